@@ -1,0 +1,1 @@
+"""The heart: KV memory as virtual memory. Start reading at manager.py."""

@@ -1,0 +1,1 @@
+"""Model families, written once against ops, and where their weights come from."""

@@ -1,0 +1,1 @@
+"""Op sets: the arithmetic of one device each."""

@@ -1,0 +1,1 @@
+"""The scheduler: schedule(now) -> StepPlan, update(plan, result)."""

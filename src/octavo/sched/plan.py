@@ -1,0 +1,85 @@
+"""The one message between the planes: what a step computes, and what came of it.
+
+Plain data, comparable with ==, no arrays: the simulator and the live engine must produce equal plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from octavo.kv.moves import Move
+from octavo.request import SamplingParams, TokenLogprob
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """Draw one token from the last row's logits for the sequence `seq_id`.
+
+    `index` is the choice's number among the n of its request and enters the random key with
+    `params.seed` and the position. `history` (prompt and output so far) is empty unless
+    `params.needs_history`; its first `num_prompt_tokens` ids are the prompt. `num_output_tokens`
+    counts the tokens generated before this one. `banned_token_ids` may not be drawn (min_tokens).
+    """
+
+    seq_id: str
+    index: int
+    params: SamplingParams
+    num_prompt_tokens: int
+    num_output_tokens: int
+    history: tuple[int, ...] = ()
+    banned_token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledSeq:
+    """A run of tokens of one sequence to compute in this step.
+
+        block table:  | b0 | b1 | b2 |..      covers positions [0, start + len(token_ids))
+        positions:    0 ......... start ......... start + len(token_ids)
+                      computed    token_ids: computed now, written to their slots
+
+    `samples` is empty unless the last token of the run is the last known one of the sequence; a
+    request with n > 1 has n entries there on the step that ends its prompt (the others are forked).
+    `prompt_logprobs`: number of alternatives wanted for every position of the run, or None;
+    `next_token_ids` are then the tokens that follow positions start, start + 1, ... (the last may lack).
+    """
+
+    seq_id: str
+    start: int
+    token_ids: tuple[int, ...]
+    block_ids: tuple[int, ...]
+    samples: tuple[SampleRequest, ...] = ()
+    prompt_logprobs: int | None = None
+    next_token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """Everything the tensor plane needs for one step. `moves` are executed first, in order."""
+
+    step_id: int
+    moves: tuple[Move, ...] = ()
+    seqs: tuple[ScheduledSeq, ...] = ()
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens computed in this step."""
+        return sum(len(s.token_ids) for s in self.seqs)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to execute."""
+        return not self.seqs and not self.moves
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What came of a plan.
+
+    `sampled`: seq_id -> the token drawn. `prompt_logprobs`: seq_id -> one entry for each of the
+    run's `next_token_ids`. `failed`: seq_id -> why it cannot go on (say, logits that are not numbers).
+    """
+
+    sampled: dict[str, TokenLogprob] = field(default_factory=dict)
+    prompt_logprobs: dict[str, tuple[TokenLogprob, ...]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
