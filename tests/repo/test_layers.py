@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+LINT = "from importlinter.cli import lint_imports_command as c; c()"
 
 
 def lint(cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run import-linter over `cwd`/src with the contracts of `cwd`/pyproject.toml."""
     return subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()"]
-        + ["--no-cache", "--config", "pyproject.toml"],
+        [sys.executable, "-c", LINT, "--no-cache"],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(cwd / "src"), "COLUMNS": "200"},
         capture_output=True,
@@ -30,7 +30,9 @@ def lint(cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The package's Python files and its contracts, to be broken."""
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(
+        ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__")
+    )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
