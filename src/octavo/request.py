@@ -2,7 +2,107 @@
 
 from __future__ import annotations
 
+import math
+import numbers
+import reprlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from octavo.errors import RequestError
+
+MAX_LOGPROBS = 20
+"""Most alternatives that a request may ask for at one position (as the OpenAI API)."""
+
+MAX_CHOICES = 128
+"""Most choices (`n`) of one request (as the OpenAI API)."""
+
+# name -> (least, most, may be None)
+_INTS: dict[str, tuple[int, int, bool]] = {
+    "max_tokens": (1, 2**31 - 1, True),
+    "min_tokens": (0, 2**31 - 1, False),
+    "top_k": (-1, 2**31 - 1, False),
+    "seed": (-(2**63), 2**64 - 1, True),
+    "n": (1, MAX_CHOICES, False),
+    "logprobs": (0, MAX_LOGPROBS, True),
+    "prompt_logprobs": (0, MAX_LOGPROBS, True),
+}
+
+# name -> (least, most, whether the least itself is allowed)
+_FLOATS: dict[str, tuple[float, float, bool]] = {
+    "temperature": (0.0, math.inf, True),
+    "top_p": (0.0, 1.0, False),
+    "min_p": (0.0, 1.0, True),
+    "presence_penalty": (-2.0, 2.0, True),
+    "frequency_penalty": (-2.0, 2.0, True),
+    "repetition_penalty": (0.0, math.inf, False),
+}
+
+
+def _refuse(param: str, expected: str, got: object) -> NoReturn:
+    raise RequestError(f"{param}: expected {expected}, got {reprlib.repr(got)}", param)
+
+
+def _int(param: str, value: Any, least: int, most: int, what: str = "a whole number") -> int:
+    """`value` as an int from `least` to `most`; true and 1.0 are not ints."""
+    ok = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not ok or not least <= value <= most:
+        top = "" if most >= 2**31 - 1 and param != "seed" else f" and at most {most}"
+        _refuse(param, f"{what} of at least {least}{top}", value)
+    return int(value)
+
+
+def _float(param: str, value: Any, least: float, most: float, closed: bool) -> float:
+    """`value` as a finite float from `least` (itself allowed if `closed`) to `most`."""
+    number = math.nan
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:  # an int beyond every float
+            number = math.inf
+    ok = math.isfinite(number) and least <= number <= most
+    if not ok or (number == least and not closed):
+        low = f"{'of at least' if closed else 'above'} {least:g}"
+        top = "" if most == math.inf else f" and at most {most:g}"
+        _refuse(param, f"a finite number {low}{top}", value)
+    return number
+
+
+def _texts(param: str, value: Any) -> tuple[str, ...]:
+    """None, a string or strings -> strings, none of them empty."""
+    items = () if value is None else (value,) if isinstance(value, str) else value
+    if not isinstance(items, Iterable) or isinstance(items, Mapping | bytes):
+        _refuse(param, "a string or a list of strings", value)
+    texts = tuple(items)
+    for text in texts:
+        if not isinstance(text, str) or not text:
+            _refuse(param, "strings that are not empty", text)
+    return texts
+
+
+def _token_ids(param: str, value: Any) -> tuple[int, ...]:
+    if value is not None and (not isinstance(value, Iterable) or isinstance(value, str | Mapping)):
+        _refuse(param, "a list of token ids", value)
+    return tuple(_int(param, i, 0, 2**31 - 1, "token ids") for i in value or ())
+
+
+def _biases(value: Any) -> tuple[tuple[int, float], ...]:
+    """None, a mapping (JSON's string keys too) or pairs of token id and bias -> pairs, by token id."""
+    param = "logit_bias"
+    items = value.items() if isinstance(value, Mapping) else value
+    pairs: dict[int, float] = {}
+    try:
+        for key, bias in items or ():
+            token_id = int(key) if isinstance(key, str) else key
+            token_id = _int(param, token_id, 0, 2**31 - 1, "token ids")
+            if token_id in pairs:
+                _refuse(param, "each token id once", token_id)
+            pairs[token_id] = _float(param, bias, -100.0, 100.0, True)
+    except RequestError:
+        raise
+    except (TypeError, ValueError):
+        _refuse(param, "a map from token id to a bias from -100 to 100", value)
+    return tuple(sorted(pairs.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +112,11 @@ class SamplingParams:
     `max_tokens` None means: up to the model's context length. `top_k` 0 or -1 and `min_p` 0 switch
     the filter off. `logprobs` is the number of alternatives beside the chosen token (0 = the chosen
     one alone, None = none at all); `prompt_logprobs` the same for the prompt's own tokens.
-    `seed` None lets the engine draw one; the same seed gives the same tokens.
+    `seed` None lets the engine draw one; the same seed gives the same tokens. Temperatures below
+    1e-5 mean greedy.
+
+    Lists are taken for tuples, one string for `stop`, a map for `logit_bias`, None for an empty one of
+    these. Raises RequestError naming the field that is out of its range.
     """
 
     max_tokens: int | None = 16
@@ -33,6 +137,25 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     logit_bias: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        def settle(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        for name, (low, high, optional) in _INTS.items():
+            value = getattr(self, name)
+            if value is not None or not optional:
+                settle(name, _int(name, value, low, high))
+        for name, (least, most, closed) in _FLOATS.items():
+            settle(name, _float(name, getattr(self, name), least, most, closed))
+        for name in ("ignore_eos", "include_stop_str_in_output"):
+            if not isinstance(getattr(self, name), bool):
+                _refuse(name, "true or false", getattr(self, name))
+        settle("stop", _texts("stop", self.stop))
+        settle("stop_token_ids", _token_ids("stop_token_ids", self.stop_token_ids))
+        settle("logit_bias", _biases(self.logit_bias))
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            _refuse("min_tokens", f"at most max_tokens ({self.max_tokens})", self.min_tokens)
 
     @property
     def needs_history(self) -> bool:

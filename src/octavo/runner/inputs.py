@@ -1,0 +1,146 @@
+"""From a StepPlan to the arrays of a model's Batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from octavo.ops.base import I32, TILE, AttentionInputs, Batch, Ops
+from octavo.runner.kv_storage import KVStorage
+from octavo.sched.plan import SampleRequest, ScheduledSeq
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRows:
+    """Rows of `seq` whose logits give the log-probabilities of its `next_token_ids`.
+
+    They are entries first .. first + len(next_token_ids) of `Batch.logits_rows`.
+    """
+
+    seq: ScheduledSeq
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """A batch, and what is to be done with the logits of its rows.
+
+    `samples`: (entry of logits_rows, whom to draw for); their entries are 0 .. num_sample_rows.
+    """
+
+    batch: Batch
+    num_sample_rows: int
+    samples: list[tuple[int, SampleRequest]]
+    prompts: list[PromptRows]
+
+
+@dataclass(slots=True)
+class _Table:
+    """The tiles of one sequence, kept from step to step: a table mostly grows at its end."""
+
+    block_ids: tuple[int, ...]
+    tiles: I32
+
+
+@dataclass(slots=True)
+class InputBuilder:
+    """Builds the inputs of each step; remembers the tile tables of the step before."""
+
+    ops: Ops
+    storage: KVStorage
+    _tables: dict[str, _Table] = field(default_factory=dict)
+
+    def build(self, seqs: Sequence[ScheduledSeq]) -> StepInputs:
+        """Arrays for `seqs` (at least one), rows in their order."""
+        num_seqs = len(seqs)
+        starts = np.fromiter((s.start for s in seqs), np.int32, num_seqs)
+        lens = np.fromiter((len(s.token_ids) for s in seqs), np.int32, num_seqs)
+        context_lens = starts + lens
+        row_starts = _offsets(lens)
+        num_rows = int(row_starts[-1])
+        token_ids = np.fromiter(chain.from_iterable(s.token_ids for s in seqs), np.int32, num_rows)
+        num_tiles = (context_lens + (TILE - 1)) // TILE
+        tile_starts = _offsets(num_tiles)
+        tiles = self._tiles(seqs, num_tiles.tolist())
+
+        seq_of_row = np.repeat(np.arange(num_seqs, dtype=np.int32), lens)
+        rows = np.arange(num_rows, dtype=np.int32)
+        positions = rows + (starts - row_starts[:-1])[seq_of_row]
+        slots = tiles[tile_starts[seq_of_row] + positions // TILE] * TILE + positions % TILE
+        attention = AttentionInputs(row_starts, context_lens, tiles, tile_starts)
+
+        logits_rows, samples, prompts, num_sample_rows = _outputs(seqs, row_starts)
+        batch = Batch(
+            token_ids=token_ids,
+            positions=positions,
+            slots=slots,
+            attention=self.ops.plan_attention(attention),
+            logits_rows=logits_rows,
+            kv=self.storage.array,
+        )
+        return StepInputs(batch, num_sample_rows, samples, prompts)
+
+    def _tiles(self, seqs: Sequence[ScheduledSeq], num_tiles: list[int]) -> I32:
+        """The tiles of all sequences, one after the other."""
+        before, self._tables = self._tables, {}
+        parts = []
+        for seq, count in zip(seqs, num_tiles, strict=True):
+            table = self._update(before.get(seq.seq_id), seq.block_ids)
+            self._tables[seq.seq_id] = table
+            if count > len(table.tiles):
+                raise ValueError(
+                    f"sequence {seq.seq_id}: expected blocks for {count} tiles,"
+                    f" got {len(table.tiles)}"
+                )
+            parts.append(table.tiles[:count])
+        return np.concatenate(parts)
+
+    def _update(self, table: _Table | None, block_ids: tuple[int, ...]) -> _Table:
+        """`table` if it still holds, longer if blocks were added, else a new one."""
+        if table is None:
+            return _Table(block_ids, self._expand(block_ids))
+        old = table.block_ids
+        if block_ids == old:
+            return table
+        kept = len(old) if block_ids[: len(old)] == old else 0
+        added = self._expand(block_ids[kept:])
+        return _Table(block_ids, np.concatenate((table.tiles, added)) if kept else added)
+
+    def _expand(self, block_ids: tuple[int, ...]) -> I32:
+        """Block ids -> tile ids."""
+        blocks = np.fromiter(block_ids, np.int32, len(block_ids))
+        per_block = self.storage.shape.tiles_per_block
+        if per_block == 1:
+            return blocks
+        within = np.arange(per_block, dtype=np.int32)
+        return (blocks[:, None] * np.int32(per_block) + within).ravel()
+
+
+def _offsets(counts: I32) -> I32:
+    """[S] counts -> [S + 1] running totals, from 0."""
+    out = np.zeros(len(counts) + 1, dtype=np.int32)
+    np.cumsum(counts, out=out[1:])
+    return out
+
+
+def _outputs(
+    seqs: Sequence[ScheduledSeq], row_starts: I32
+) -> tuple[I32, list[tuple[int, SampleRequest]], list[PromptRows], int]:
+    """Which rows need logits: first one for each sequence that samples, then the prompts' rows."""
+    ends = row_starts.tolist()
+    rows: list[int] = []
+    samples: list[tuple[int, SampleRequest]] = []
+    for i, seq in enumerate(seqs):
+        if seq.samples:
+            samples.extend((len(rows), sample) for sample in seq.samples)
+            rows.append(ends[i + 1] - 1)
+    num_sample_rows = len(rows)
+    prompts: list[PromptRows] = []
+    for i, seq in enumerate(seqs):
+        if seq.prompt_logprobs is not None and seq.next_token_ids:
+            prompts.append(PromptRows(seq, len(rows)))
+            rows.extend(range(ends[i], ends[i] + len(seq.next_token_ids)))
+    return np.array(rows, dtype=np.int32), samples, prompts, num_sample_rows

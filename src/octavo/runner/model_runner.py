@@ -1,0 +1,73 @@
+"""The tensor plane's one verb: execute a StepPlan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from octavo.errors import SequenceError
+from octavo.ops.base import F32, Batch, Ops
+from octavo.request import TokenLogprob
+from octavo.runner.inputs import InputBuilder, PromptRows
+from octavo.runner.kv_storage import KVStorage
+from octavo.runner.logprobs import prompt_logprobs
+from octavo.runner.sampler import sample
+from octavo.sched.plan import StepPlan, StepResult
+
+HEAD_ROWS = 64
+"""Rows of logits held at once for prompt log-probabilities: 64 x 49,152 x 4 B = 12.6 MB."""
+
+
+class LanguageModel(Protocol):
+    """What the runner needs of a model; H hidden size, V vocabulary."""
+
+    def hidden(self, batch: Batch) -> F32:
+        """Compute the step, writing keys and values; final hidden rows of `batch.logits_rows` [R, H]."""
+        ...
+
+    def logits(self, hidden: F32) -> F32:
+        """Hidden rows [R, H] -> logits [R, V]; a row's logits depend on that row alone."""
+        ...
+
+
+class ModelRunner:
+    """Runs plans on one model and its KV storage."""
+
+    def __init__(self, model: LanguageModel, ops: Ops, storage: KVStorage) -> None:
+        self._model = model
+        self._storage = storage
+        self._inputs = InputBuilder(ops, storage)
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Carry out the moves, compute the tokens, sample. Failures of one sequence go to `failed`."""
+        result = StepResult()
+        self._storage.execute(plan.moves)
+        if not plan.seqs:
+            return result
+        inputs = self._inputs.build(plan.seqs)
+        hidden = self._model.hidden(inputs.batch)
+        if inputs.samples:
+            logits = self._model.logits(hidden[: inputs.num_sample_rows])
+            sample(logits, inputs.samples, result)
+        for prompt in inputs.prompts:
+            self._prompt(hidden, prompt, result)
+        return result
+
+    def _prompt(self, hidden: F32, prompt: PromptRows, result: StepResult) -> None:
+        """Log-probabilities of one run's next tokens, a few rows of logits at a time."""
+        seq = prompt.seq
+        num_top = seq.prompt_logprobs or 0
+        entries: list[TokenLogprob] = []
+        try:
+            for at in range(0, len(seq.next_token_ids), HEAD_ROWS):
+                next_ids: Sequence[int] = seq.next_token_ids[at : at + HEAD_ROWS]
+                first = prompt.first + at
+                logits = self._model.logits(hidden[first : first + len(next_ids)])
+                with np.errstate(invalid="ignore"):
+                    entries += prompt_logprobs(logits, next_ids, num_top)
+        except SequenceError as error:
+            result.failed[seq.seq_id] = str(error)
+            return
+        result.prompt_logprobs[seq.seq_id] = tuple(entries)
