@@ -68,14 +68,14 @@ def _rotate(x: F32, cos: F32, sin: F32, interleaved: bool) -> F32:
 class ReferenceOps:
     """Implements `octavo.ops.base.Ops`. Weights become float32 when they are prepared.
 
-    `num_threads` share out the outputs of `linear`; no number changes with it.
+    `threads` share out the outputs of `linear`; no number changes with them.
     """
 
     name = "reference"
 
-    def __init__(self, num_threads: int = 1) -> None:
-        self._num_threads = num_threads
-        self._pool = ThreadPoolExecutor(num_threads) if num_threads > 1 else None
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def prepare_linear(self, parts: Sequence[WeightTensor]) -> F32:
         """Matrices [n_i, K] -> float32 [sum(n_i), K]."""
@@ -118,7 +118,7 @@ class ReferenceOps:
         if self._pool is None or x.shape[0] * weight.size < _MIN_SPLIT:
             fill(0, num_outputs)
         else:
-            cuts = np.linspace(0, num_outputs, self._num_threads + 1).astype(int).tolist()
+            cuts = np.linspace(0, num_outputs, self._threads + 1).astype(int).tolist()
             list(self._pool.map(fill, cuts[:-1], cuts[1:]))
         if bias is not None:
             out += bias

@@ -1,0 +1,105 @@
+"""The decoder that all families share: pre-norm attention and gated MLP, with the parts that some leave out.
+
+A family file builds the layers (which tensors, stacked how); the arithmetic is written here once, against ops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from octavo.models.spec import ModelSpec
+from octavo.ops.base import F32, TILE, AttentionShape, Batch, Ops, Rope
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A linear map as the op set prepared it, and its bias, float32 [outputs], if it has one."""
+
+    weight: Any
+    bias: F32 | None = None
+
+    def __call__(self, ops: Ops, x: F32) -> F32:
+        """[T, inputs] -> [T, outputs]."""
+        return ops.linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderLayer:
+    """Weights of one layer. qkv gives q, k and v side by side, gate_up the gate and up halves.
+
+    q_norm, k_norm: RMSNorm weights [D] of each head before the rotation, or None.
+    """
+
+    attention_norm: F32
+    qkv: Linear
+    o: Linear
+    mlp_norm: F32
+    gate_up: Linear
+    down: Linear
+    q_norm: F32 | None = None
+    k_norm: F32 | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A loaded model; `ops` is the device that it runs on, `max_len` the positions that `rope` covers."""
+
+    spec: ModelSpec
+    ops: Ops
+    max_len: int
+    embedding: Any
+    layers: tuple[DecoderLayer, ...]
+    norm: F32
+    head: Any
+    rope: Rope
+
+    def kv_shape(self, num_tiles: int) -> tuple[int, int, int, int, int]:
+        """Shape of the KV storage for so many tiles of 16 tokens; see `octavo.ops.base.Batch`."""
+        spec = self.spec
+        return num_tiles, spec.num_layers, 2, spec.num_kv_heads, spec.head_dim * TILE
+
+    @property
+    def attention_shape(self) -> AttentionShape:
+        """Heads of every layer, and the usual scale 1/sqrt(D)."""
+        spec = self.spec
+        return AttentionShape(spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.head_dim**-0.5)
+
+    def forward(self, batch: Batch) -> F32:
+        """Run a step: writes the keys and values of its rows to batch.kv; float32 logits [R, V].
+
+        R rows are given logits: those of batch.logits_rows, in that order.
+        """
+        ops, eps = self.ops, self.spec.rms_eps
+        shape = self.attention_shape
+        residual = ops.embedding(self.embedding, batch.token_ids)
+        x = None
+        for index, layer in enumerate(self.layers):
+            x = _norm(ops, x, layer.attention_norm, eps, residual)
+            x = _attention(ops, layer, index, x, batch, shape, self.rope, eps)
+            x = ops.rms_norm(x, layer.mlp_norm, eps, residual)
+            x = layer.down(ops, ops.silu_mul(layer.gate_up(ops, x)))
+        x = _norm(ops, x, self.norm, eps, residual)
+        return ops.linear(x[batch.logits_rows], self.head)
+
+
+def _norm(ops: Ops, x: F32 | None, weight: F32, eps: float, residual: F32) -> F32:
+    """The norm that follows a layer: adds its output x to the residual; the first layer has none before it."""
+    if x is None:
+        return ops.rms_norm(residual, weight, eps)
+    return ops.rms_norm(x, weight, eps, residual)
+
+
+def _attention(
+    ops: Ops,
+    layer: DecoderLayer,
+    index: int,
+    x: F32,
+    batch: Batch,
+    shape: AttentionShape,
+    rope: Rope,
+    eps: float,
+) -> F32:
+    qkv = layer.qkv(ops, x)
+    q = ops.rope_and_store(qkv, index, batch, shape, rope, layer.q_norm, layer.k_norm, eps)
+    return layer.o(ops, ops.paged_attention(q, index, batch, shape))
