@@ -30,7 +30,9 @@ class Fields:
             shown = shown[:77] + "..."
         return MalformedModelError(f"{self.source}: {key}: expected {expected}, got {shown}")
 
-    def integer(self, key: str, default: int | None = None, *, low: int = 1, high: int = 2**31) -> int:
+    def integer(
+        self, key: str, default: int | None = None, *, low: int = 1, high: int = 2**31
+    ) -> int:
         """A whole number from `low` to `high`."""
         value = self._get(key, default)
         if isinstance(value, float) and value.is_integer():

@@ -49,7 +49,7 @@ FORMATS = {
 
 FORMATS_BY_ID = {f.ggml_id: f for f in FORMATS.values()}
 
-FLOAT_TYPES = ("F32", "F16", "BF16")
+FLOAT_FORMATS = ("F32", "F16", "BF16")
 
 
 def unsupported_type(source: str, tensor: str, type_name: str) -> UnsupportedModelError:

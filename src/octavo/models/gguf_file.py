@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import mmap
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from octavo.errors import MalformedModelError, UnsupportedModelError
+from octavo.models.files import map_file
 from octavo.models.formats import FORMATS_BY_ID, row_bytes, unsupported_type
 from octavo.models.gguf_header import MAX_NAME, Cursor, read_value
 from octavo.ops.base import WeightTensor
@@ -41,17 +43,6 @@ class _Info:
     type_id: int
     start: int
     at: int
-
-
-def map_file(path: Path) -> mmap.mmap | bytes:
-    """The file's bytes, memory-mapped read-only. Raises MalformedModelError if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            if file.seek(0, 2) == 0:
-                return b""
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
-        raise MalformedModelError(f"{path}: cannot be read: {error}") from error
 
 
 def read_gguf(path: Path) -> GgufFile:
@@ -153,7 +144,7 @@ def _map_tensors(
         tensors[info.name] = WeightTensor(info.name, shape, FORMATS_BY_ID[info.type_id].name, data)
         spans.append((start, start + num_bytes, info.name))
     spans.sort()
-    for (_, end, name), (start, _, other) in zip(spans, spans[1:], strict=False):
+    for (_, end, name), (start, _, other) in itertools.pairwise(spans):
         if start < end:
             cursor.fail(f"tensors {name!r} and {other!r} overlap", start)
     return tensors

@@ -110,7 +110,7 @@ def _rope(
         attention_factor *= fields.number("rope.scaling.yarn_attn_factor", 1.0)
         attention_factor *= 1.0 + 0.1 * math.log(max(factor, 1.0))
     return RopeSpec(
-        theta=fields.number("rope.freq_base", 10000.0),
+        theta=fields.number("rope.freq_base", 10000.0, low=1.0),
         rotary_dim=fields.integer("rope.dimension_count", head_dim, high=1024),
         interleaved=family == "llama",
         kind=kind,

@@ -101,7 +101,9 @@ def _rope(fields: Fields, head_dim: int, max_position: int) -> tuple[RopeSpec, i
     `rope_parameters` (transformers 5) holds theta beside the scaling; before that theta stood alone and the
     scaling was `rope_scaling`. A stretched context counts `factor` times the original one, as in vLLM.
     """
-    table = fields.table("rope_parameters") or fields.table("rope_scaling") or Fields({}, fields.source)
+    table = (
+        fields.table("rope_parameters") or fields.table("rope_scaling") or Fields({}, fields.source)
+    )
     kind = table.text("rope_type", table.text("type", "default"))
     kind = "none" if kind == "default" else kind
     if kind not in ROPE_KINDS:
@@ -109,7 +111,7 @@ def _rope(fields: Fields, head_dim: int, max_position: int) -> tuple[RopeSpec, i
         raise UnsupportedModelError(
             f"{table.source}: rope type {kind!r} is not supported; supported: {supported}"
         )
-    theta = table.number("rope_theta", fields.number("rope_theta", 10000.0))
+    theta = table.number("rope_theta", fields.number("rope_theta", 10000.0, low=1.0), low=1.0)
     partial = table.number(
         "partial_rotary_factor", fields.number("partial_rotary_factor", 1.0, high=1.0), high=1.0
     )
