@@ -1,0 +1,141 @@
+"""The exactness contract as a table: the same requests run in many ways, compared bit for bit.
+
+    python bench/exactness.py --workload ../shared/bench/mixed64.json
+
+The first way is the cold one: each request alone, nothing cached. Every other way must give the same tokens
+and the same log-probabilities. Preemptions and prefix hits are counted, so that a way in which nothing
+happened shows. Exits 1 if anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import struct
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WORKLOAD = Path(__file__).resolve().parents[2] / "shared" / "bench" / "mixed64.json"
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of running the requests. `settings` are keyword arguments of octavo.LLM."""
+
+    name: str
+    settings: dict[str, Any]
+    alone: bool = False  # one request after the other
+    passes: int = 1  # the last pass is compared; earlier ones fill the prefix cache
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one way. `logprobs[i]`: the raw bytes of the float64 values of request i."""
+
+    token_ids: list[tuple[int, ...]]
+    logprobs: list[bytes]
+    num_preemptions: int
+    num_cached_tokens: int
+    seconds: float
+
+
+COLD = Way("alone, cold", {"enable_prefix_caching": False, "threads": 1}, alone=True)
+
+
+def ways(num_kv_blocks: int) -> list[Way]:
+    """Every way but the cold one. `num_kv_blocks`: so few that running sequences are preempted."""
+    few = {"num_kv_blocks": num_kv_blocks}
+    off = {"enable_prefix_caching": False}
+    return [
+        Way("alone, 2 threads, prefix cache", {"threads": 2}, alone=True),
+        Way("together, chunks of 2048", {"max_num_batched_tokens": 2048, "threads": 2, **off}),
+        Way("together, chunks of 256", {"max_num_batched_tokens": 256, "threads": 2, **off}),
+        Way("together, chunks of 37", {"max_num_batched_tokens": 37, "threads": 1, **off}),
+        Way("together again, prefix cache full", {"threads": 2}, passes=2),
+        Way("together, few blocks", {"threads": 2, **few}),
+        Way("together, few blocks, no prefix cache", {"threads": 1, **few, **off}),
+        Way(
+            "few blocks, chunks of 37, again",
+            {"max_num_batched_tokens": 37, "threads": 2, **few},
+            passes=2,
+        ),
+    ]
+
+
+def run(way: Way, model: str, prompts: list[list[int]], max_tokens: list[int]) -> Outcome:
+    """Run the requests greedily, on after the end-of-sequence token, with logprobs."""
+    from octavo import LLM, SamplingParams
+
+    params = [
+        SamplingParams(max_tokens=n, temperature=0.0, ignore_eos=True, logprobs=0)
+        for n in max_tokens
+    ]
+    begin = time.perf_counter()
+    llm = LLM(model=model, **way.settings)
+    try:
+        for _ in range(way.passes):
+            if way.alone:
+                outputs = [llm.generate([p], [s])[0] for p, s in zip(prompts, params, strict=True)]
+            else:
+                outputs = llm.generate(prompts, params)
+        stats = llm.stats()
+    finally:
+        llm.close()
+    first = [o.outputs[0] for o in outputs]
+    return Outcome(
+        [tuple(c.token_ids) for c in first],
+        [struct.pack(f"{len(c.logprobs)}d", *(t.logprob for t in c.logprobs)) for c in first],
+        stats.num_preemptions,
+        sum(o.num_cached_tokens for o in outputs),
+        time.perf_counter() - begin,
+    )
+
+
+def differences(a: Outcome, b: Outcome) -> tuple[int, int]:
+    """Requests whose tokens differ, and requests whose log-probabilities differ in any bit."""
+    tokens = sum(x != y for x, y in zip(a.token_ids, b.token_ids, strict=True))
+    logprobs = sum(x != y for x, y in zip(a.logprobs, b.logprobs, strict=True))
+    return tokens, logprobs
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--workload", type=Path, default=WORKLOAD, help="requests as token ids")
+    parser.add_argument("--model", default="smollm2-135m-instruct")
+    parser.add_argument("--requests", type=int, help="only the first N")
+    parser.add_argument("--max-tokens", type=int, help="cut every output to this")
+    parser.add_argument("--num-kv-blocks", type=int, default=128, help="the few blocks")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = parse()
+    requests = json.loads(args.workload.read_text())["requests"][: args.requests]
+    prompts = [r["prompt"] for r in requests]
+    max_tokens = [min(r["max_tokens"], args.max_tokens or r["max_tokens"]) for r in requests]
+    print(f"{len(prompts)} requests, {sum(map(len, prompts))} + {sum(max_tokens)} tokens\n")
+    print("| run | tokens differ | logprobs differ | preemptions | cached tokens | seconds |")
+    print("|---|---|---|---|---|---|")
+    cold: Outcome | None = None
+    worst = 0
+    for way in [COLD, *ways(args.num_kv_blocks)]:
+        outcome = run(way, args.model, prompts, max_tokens)
+        cold = cold or outcome
+        tokens, logprobs = differences(cold, outcome)
+        worst = max(worst, tokens, logprobs)
+        print(
+            f"| {way.name} | {tokens} of {len(prompts)} | {logprobs} of {len(prompts)} "
+            f"| {outcome.num_preemptions} | {outcome.num_cached_tokens} | {outcome.seconds:.0f} |",
+            flush=True,
+        )
+    print("\nidentical, bit for bit" if not worst else "\nDIFFERENT")
+    return 1 if worst else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
