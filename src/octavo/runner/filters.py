@@ -47,10 +47,10 @@ def _nucleus(weights: F32, ids: Ids | None, top_p: float) -> Ids:
     else:
         own = weights[ids]
         mass = top_p * float(own.sum(dtype=np.float64))
-    order = np.argsort(-own, kind="stable")  # stable: of equal weights the lowest id first
-    running = np.cumsum(own[order], dtype=np.float64)
+    # Sorting values alone, without their ids, is several times faster than an argsort.
+    running = np.cumsum(np.sort(own)[::-1], dtype=np.float64)
     count = int(np.searchsorted(running, mass, side="left")) + 1
-    return np.sort(ids[order[:count]])
+    return ids[largest(own, count)]
 
 
 def _likely(weights: F32, mass: float) -> Ids:

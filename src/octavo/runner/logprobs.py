@@ -31,7 +31,9 @@ def token_logprob(row: F32, token_id: int, num_top: int) -> TokenLogprob:
     """
     best = row.max()
     check_row(float(best))
-    log_sum = float(best) + math.log(float(np.exp(row - best).sum(dtype=np.float64)))
+    with np.errstate(over="ignore", under="ignore"):  # down to minus infinity and zero
+        total = float(np.exp(row - best).sum(dtype=np.float64))
+    log_sum = float(best) + math.log(total)
     top: tuple[tuple[int, float], ...] = ()
     if num_top:
         ids = largest(row, num_top)

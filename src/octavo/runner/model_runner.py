@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
 from octavo.errors import SequenceError
 from octavo.ops.base import F32, Batch, Ops
 from octavo.request import TokenLogprob
@@ -65,8 +63,7 @@ class ModelRunner:
                 next_ids: Sequence[int] = seq.next_token_ids[at : at + HEAD_ROWS]
                 first = prompt.first + at
                 logits = self._model.logits(hidden[first : first + len(next_ids)])
-                with np.errstate(invalid="ignore"):
-                    entries += prompt_logprobs(logits, next_ids, num_top)
+                entries += prompt_logprobs(logits, next_ids, num_top)
         except SequenceError as error:
             result.failed[seq.seq_id] = str(error)
             return
