@@ -70,6 +70,10 @@ class Model:
 
         R rows are given logits: those of batch.logits_rows, in that order.
         """
+        return self.logits(self.hidden(batch))
+
+    def hidden(self, batch: Batch) -> F32:
+        """Run a step as `forward` does, up to the last norm: float32 [R, H]."""
         ops, eps = self.ops, self.spec.rms_eps
         shape = self.attention_shape
         residual = ops.embedding(self.embedding, batch.token_ids)
@@ -79,8 +83,16 @@ class Model:
             x = _attention(ops, layer, index, x, batch, shape, self.rope, eps)
             x = ops.rms_norm(x, layer.mlp_norm, eps, residual)
             x = layer.down(ops, ops.silu_mul(layer.gate_up(ops, x)))
-        x = _norm(ops, x, self.norm, eps, residual)
-        return ops.linear(x[batch.logits_rows], self.head)
+        rows = batch.logits_rows
+        if len(rows) == 0:  # a chunk inside a prompt: its keys and values were the point
+            return residual[:0]
+        if x is not None:
+            x = x[rows]
+        return _norm(ops, x, self.norm, eps, residual[rows])
+
+    def logits(self, hidden: F32) -> F32:
+        """Rows of `hidden` [R, H] -> float32 logits [R, V]; each depends on its own row alone."""
+        return self.ops.linear(hidden, self.head)
 
 
 def _norm(ops: Ops, x: F32 | None, weight: F32, eps: float, residual: F32) -> F32:
