@@ -34,7 +34,7 @@ def test_convenient_forms_are_settled():
         ("temperature", -0.1), ("temperature", math.nan), ("temperature", "hot"), ("temperature", 10**400),
         ("temperature", True), ("top_p", 0), ("top_p", 1.01), ("top_k", -2), ("top_k", 1.5), ("min_p", -0.1),
         ("min_p", 1.1), ("n", 0), ("n", 129), ("n", True), ("seed", 2**64), ("seed", "7"), ("seed", 1.0),
-        ("max_tokens", 0), ("max_tokens", -1), ("max_tokens", 2**31), ("min_tokens", 17), ("min_tokens", None),
+        ("max_tokens", -1), ("max_tokens", 2**31), ("min_tokens", 17), ("min_tokens", None),
         ("presence_penalty", 2.1), ("frequency_penalty", -2.1), ("repetition_penalty", 0), ("repetition_penalty", math.inf),
         ("logprobs", 21), ("logprobs", -1), ("logprobs", True), ("prompt_logprobs", 21), ("stop", [""]), ("stop", 5),
         ("stop", ["ok", 3]), ("stop", b"raw"), ("stop_token_ids", [-1]), ("stop_token_ids", ["1"]), ("stop_token_ids", 5),
