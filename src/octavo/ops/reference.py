@@ -34,14 +34,21 @@ _MIN_SPLIT = 1 << 18  # multiply-adds below which threads cost more than they br
 def _dot(a: F32, b: F32) -> F32:
     """Dot products over the last axis, the others broadcast: [..., K], [..., K] -> [...].
 
-    numpy hands each pair of vectors to BLAS's dot on its own, whatever the shape around them.
+    numpy hands each pair of vectors to BLAS's dot on its own, whatever the shape around them. The numbers
+    of a vector have to lie side by side: for strided ones BLAS sums in another order.
     """
+    a, b = _contiguous(a), _contiguous(b)
     total = None
     for k in range(0, a.shape[-1], _DOT_LEN):
         part = a[..., None, k : k + _DOT_LEN] @ b[..., k : k + _DOT_LEN, None]
         total = part if total is None else total + part
     assert total is not None
     return np.asarray(total[..., 0, 0], dtype=np.float32)
+
+
+def _contiguous(x: F32) -> F32:
+    """x, copied if the numbers along its last axis are not neighbours."""
+    return x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
 
 
 def _norm(x: F32, weight: F32, eps: float) -> F32:
