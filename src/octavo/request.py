@@ -19,7 +19,7 @@ MAX_CHOICES = 128
 
 # name -> (least, most, may be None)
 _INTS: dict[str, tuple[int, int, bool]] = {
-    "max_tokens": (1, 2**31 - 1, True),
+    "max_tokens": (0, 2**31 - 1, True),
     "min_tokens": (0, 2**31 - 1, False),
     "top_k": (-1, 2**31 - 1, False),
     "seed": (-(2**63), 2**64 - 1, True),
@@ -113,7 +113,7 @@ class SamplingParams:
     the filter off. `logprobs` is the number of alternatives beside the chosen token (0 = the chosen
     one alone, None = none at all); `prompt_logprobs` the same for the prompt's own tokens.
     `seed` None lets the engine draw one; the same seed gives the same tokens. Temperatures below
-    1e-5 mean greedy.
+    1e-5 mean greedy. `max_tokens` 0 computes the prompt alone (for its log-probabilities).
 
     Lists are taken for tuples, one string for `stop`, a map for `logit_bias`, None for an empty one of
     these. Raises RequestError naming the field that is out of its range.
@@ -137,6 +137,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     logit_bias: tuple[tuple[int, float], ...] = ()
+    skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
         def settle(name: str, value: Any) -> None:
@@ -148,7 +149,7 @@ class SamplingParams:
                 settle(name, _int(name, value, low, high))
         for name, (least, most, closed) in _FLOATS.items():
             settle(name, _float(name, getattr(self, name), least, most, closed))
-        for name in ("ignore_eos", "include_stop_str_in_output"):
+        for name in ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(name, "true or false", getattr(self, name))
         settle("stop", _texts("stop", self.stop))

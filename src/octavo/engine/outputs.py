@@ -1,42 +1,23 @@
-"""What leaves the engine: per step in token ids (SeqOutput), per choice in text (TextDelta)."""
+"""What leaves the engine, per choice, in text. (In token ids, per step: sched/outputs.py.)"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from octavo.request import TokenLogprob
+from octavo.sched.outputs import FinishReason, SeqOutput
 
-FinishReason = Literal["stop", "length", "abort", "error"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeqOutput:
-    """New tokens of choice `index` of a request after one step.
-
-    `logprobs` has one entry per token id. `stop_reason` is the stop token's id if one ended it.
-    `num_cached_tokens`: prompt tokens found in the prefix cache. `prompt_logprobs` comes once, with
-    the first output of choice 0, one entry per prompt token, the first None.
-    """
-
-    request_id: str
-    index: int
-    token_ids: tuple[int, ...]
-    logprobs: tuple[TokenLogprob, ...]
-    finish_reason: FinishReason | None = None
-    stop_reason: int | None = None
-    num_cached_tokens: int = 0
-    prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
-    error: str | None = None
+__all__ = ["FinishReason", "SeqOutput", "TextDelta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:
-    """The same after detokenising: `text` is what may be shown now (text that could still become a
-    stop string or an unfinished character is held back), `token_ids` and `logprobs` what it came from.
+    """New output of choice `index`.
 
-    A choice ends with exactly one delta whose `finish_reason` is set. `stop_reason` is the stop
-    string or stop token that ended it.
+    `text` is what may be shown now (text that could still become a stop string or an unfinished
+    character is held back), `token_ids` and `logprobs` what it came from. A choice ends with exactly
+    one delta whose `finish_reason` is set; `stop_reason` is the stop string or stop token that ended
+    it. `prompt_logprobs` comes once, with the first delta of choice 0.
     """
 
     request_id: str

@@ -1,0 +1,76 @@
+"""From a choice's tokens to the text that may be shown."""
+
+from __future__ import annotations
+
+from octavo.engine.outputs import TextDelta
+from octavo.request import SamplingParams
+from octavo.sched.outputs import FinishReason, SeqOutput
+from octavo.text.stop import StopStrings
+from octavo.text.tokenizer import Tokenizer
+
+
+class ChoiceText:
+    """Detokenises one choice and watches for its stop strings."""
+
+    def __init__(self, tokenizer: Tokenizer, params: SamplingParams) -> None:
+        self._detokenizer = tokenizer.detokenizer(params.skip_special_tokens)
+        self._stop = (
+            StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None
+        )
+        self._min_tokens = params.min_tokens
+        self._num_tokens = 0
+        self.is_finished = False
+
+    def push(self, output: SeqOutput) -> TextDelta:
+        """The delta for a step's output. `is_finished` turns true with the choice's last one.
+
+        If a stop string ended it while the engine would go on, the caller must end the choice there.
+        """
+        text, stopped = self._text_of(output)
+        finish_reason, stop_reason = output.finish_reason, output.stop_reason
+        if stopped is not None:
+            return self._delta(output, text, "stop", stopped)
+        if finish_reason is not None:
+            rest, stopped = self._flush()
+            text += rest
+            if stopped is not None and finish_reason != "error":
+                return self._delta(output, text, "stop", stopped)
+        return self._delta(output, text, finish_reason, stop_reason)
+
+    def _text_of(self, output: SeqOutput) -> tuple[str, str | None]:
+        text = self._detokenizer.push(output.token_ids)
+        self._num_tokens += len(output.token_ids)
+        return self._watch(text)
+
+    def _watch(self, text: str) -> tuple[str, str | None]:
+        # Stop strings within the first min_tokens tokens do not count.
+        if self._stop is None or self._num_tokens < self._min_tokens:
+            return text, None
+        return self._stop.push(text)
+
+    def _flush(self) -> tuple[str, str | None]:
+        text, stopped = self._watch(self._detokenizer.flush())
+        if stopped is None and self._stop is not None:
+            text += self._stop.flush()
+        return text, stopped
+
+    def _delta(
+        self,
+        output: SeqOutput,
+        text: str,
+        finish_reason: FinishReason | None,
+        stop_reason: int | str | None,
+    ) -> TextDelta:
+        self.is_finished = finish_reason is not None
+        return TextDelta(
+            request_id=output.request_id,
+            index=output.index,
+            text=text,
+            token_ids=output.token_ids,
+            logprobs=output.logprobs,
+            finish_reason=finish_reason,
+            stop_reason=stop_reason,
+            num_cached_tokens=output.num_cached_tokens,
+            prompt_logprobs=output.prompt_logprobs,
+            error=output.error,
+        )

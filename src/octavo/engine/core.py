@@ -1,0 +1,149 @@
+"""The engine's core: one thread calls `step` in a loop and owns everything below it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from octavo.engine.stats import EngineStats, RequestTimes, snapshot
+from octavo.request import Request
+from octavo.sched.outputs import FinishReason, SeqOutput
+from octavo.sched.plan import StepPlan, StepResult
+from octavo.sched.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """The tensor plane, real or predicted."""
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Execute the moves, compute the runs, draw the samples."""
+        ...
+
+
+class EngineCore:
+    """Scheduler and runner, and the clock that neither of them reads (`clock` gives seconds).
+
+    `lock` is held whenever the books change, never while the runner computes: `stats` may be asked
+    from any thread; all else belongs to the one that calls `step`.
+    """
+
+    def __init__(self, scheduler: Scheduler, runner: Runner, clock: Callable[[], float]) -> None:
+        self.scheduler = scheduler
+        self.runner = runner
+        self.clock = clock
+        self.lock = threading.Lock()
+        self.on_step: Callable[[StepPlan, float], None] | None = None
+        self.on_finished: Callable[[RequestTimes], None] | None = None
+        self._times: dict[str, RequestTimes] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """True if `step` would compute something."""
+        return self.scheduler.has_work
+
+    def add_request(self, request: Request) -> None:
+        """Queue an admitted request."""
+        with self.lock:
+            self.scheduler.add(request)
+        self._times[request.request_id] = RequestTimes(
+            request_id=request.request_id,
+            params=request.params,
+            num_prompt_tokens=len(request.prompt_token_ids),
+            arrival=request.arrival_time,
+            num_open_choices=request.params.n,
+        )
+
+    def abort_request(self, request_id: str) -> None:
+        """Drop all that is left of a request; unknown or finished ids are no error."""
+        times = self._times.get(request_id)
+        if times is None:
+            return
+        for index in range(times.params.n):
+            self._drop(request_id, index)
+        self._close(times, "abort")
+
+    def finish_choice(self, request_id: str, index: int) -> None:
+        """End one choice early: the caller has seen a stop string in its text."""
+        if self._drop(request_id, index):
+            self._end_choice(request_id, "stop")
+
+    def step(self) -> list[SeqOutput]:
+        """One step: plan, execute, book. An error of the runner ends the step's sequences, not the engine."""
+        started = self.clock()
+        with self.lock:
+            plan = self.scheduler.schedule(started)
+        if plan.is_empty:
+            return []
+        self._note_scheduled(plan, started)
+        try:
+            result = self.runner.execute(plan)
+        except Exception as error:
+            log.exception("step %d failed; its %d sequences end", plan.step_id, len(plan.seqs))
+            reason = f"internal error: {type(error).__name__}: {error}"
+            result = StepResult(failed={run.seq_id: reason for run in plan.seqs})
+        with self.lock:
+            outputs = self.scheduler.update(plan, result)
+        now = self.clock()
+        for output in outputs:
+            self._note_output(output, now)
+        if self.on_step is not None:
+            self.on_step(plan, now - started)
+        return outputs
+
+    def stats(self) -> EngineStats:
+        """A snapshot of all counters and gauges, from any thread."""
+        with self.lock:
+            return snapshot(self.scheduler)
+
+    def check(self) -> None:
+        """Prove the books of scheduler and KV manager; AssertionError says what is wrong."""
+        self.scheduler.check()
+
+    def _drop(self, request_id: str, index: int) -> bool:
+        with self.lock:
+            seq = self.scheduler.sequences.get(f"{request_id}#{index}")
+            if seq is not None:
+                self.scheduler.finish(seq)
+        return seq is not None
+
+    # -- times -------------------------------------------------------------------------------------
+
+    def _note_scheduled(self, plan: StepPlan, now: float) -> None:
+        for run in plan.seqs:
+            seq = self.scheduler.sequences[run.seq_id]
+            times = self._times[seq.request.request_id]
+            if times.first_scheduled is None:
+                times.first_scheduled = now
+
+    def _note_output(self, output: SeqOutput, now: float) -> None:
+        times = self._times.get(output.request_id)
+        if times is None:
+            return
+        times.num_cached_tokens = output.num_cached_tokens
+        if output.token_ids:
+            times.num_generation_tokens += len(output.token_ids)
+            if times.first_token is None:
+                times.first_token = now
+            elif output.index == 0 and times.last_token is not None:
+                times.inter_token.append(now - times.last_token)
+            times.last_token = now
+        if output.finish_reason is not None:
+            self._end_choice(output.request_id, output.finish_reason)
+
+    def _end_choice(self, request_id: str, reason: FinishReason) -> None:
+        times = self._times.get(request_id)
+        if times is None:
+            return
+        times.num_open_choices -= 1
+        if times.num_open_choices == 0:
+            self._close(times, reason)
+
+    def _close(self, times: RequestTimes, reason: FinishReason) -> None:
+        times.finish_reason = reason
+        del self._times[times.request_id]
+        if self.on_finished is not None:
+            self.on_finished(times)

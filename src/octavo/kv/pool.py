@@ -1,0 +1,139 @@
+"""One tier's blocks: who holds them, what they contain, which goes next.
+
+Every block is in exactly one state:
+
+    empty   nothing worth keeping                        -> the first to be taken
+    used    some table or pending move refers to it      (ref_count > 0)
+    cached  nobody refers to it, but its contents are    -> taken when no block is empty,
+            indexed and a later request may want them       coldest first
+
+    take ─► used ─── release, indexed ───► cached ─── acquire ───► used
+             └────── release, not indexed ─► empty ◄── evicted ─────┘ (cached, by take)
+
+The pool has one block more than it promises. At most `num_blocks` are in use, and at most `num_blocks`
+are indexed; the spare is where an unfinished tail goes, so that it never pushes out a cached block
+that would still fit.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+
+class BlockPool:
+    """`num_blocks` usable blocks with ids 0 .. num_blocks (one spare included)."""
+
+    def __init__(self, num_blocks: int) -> None:
+        if num_blocks < 1:
+            raise ValueError(f"num_blocks: expected at least 1, got {num_blocks}")
+        self.num_blocks = num_blocks
+        self.num_evictions = 0
+        self._ref_counts = [0] * (num_blocks + 1)
+        self._hashes: list[bytes | None] = [None] * (num_blocks + 1)
+        self._index: dict[bytes, int] = {}
+        self._empty = list(range(num_blocks, -1, -1))  # a stack; low ids first
+        self._cached: OrderedDict[int, None] = OrderedDict()  # coldest first
+        self._num_used = 0
+
+    @property
+    def num_used(self) -> int:
+        """Blocks that somebody refers to."""
+        return self._num_used
+
+    @property
+    def num_cached(self) -> int:
+        """Blocks that nobody refers to but that can still be found."""
+        return len(self._cached)
+
+    @property
+    def num_free(self) -> int:
+        """Blocks that `take` can still give: all that are not in use, less the spare."""
+        return self.num_blocks - self._num_used
+
+    def ref_count(self, block_id: int) -> int:
+        """References to the block."""
+        return self._ref_counts[block_id]
+
+    def hash_of(self, block_id: int) -> bytes | None:
+        """The name under which the block is indexed, if it is."""
+        return self._hashes[block_id]
+
+    def find(self, block_hash: bytes) -> int | None:
+        """The block of that name."""
+        return self._index.get(block_hash)
+
+    def take(self, num: int) -> list[int] | None:
+        """`num` blocks with one reference each, or None if there are not so many: all or nothing."""
+        if num > self.num_free:
+            return None
+        block_ids = [self._empty.pop() if self._empty else self._evict() for _ in range(num)]
+        for block_id in block_ids:
+            self._ref_counts[block_id] = 1
+        self._num_used += num
+        return block_ids
+
+    def acquire(self, block_id: int) -> None:
+        """One more reference to a used or cached block."""
+        if self._ref_counts[block_id] == 0:
+            del self._cached[block_id]
+            self._num_used += 1
+        self._ref_counts[block_id] += 1
+
+    def release(self, block_id: int) -> bool:
+        """One reference less. True if that was the last one and the block can be taken again."""
+        if self._ref_counts[block_id] < 1:
+            raise ValueError(f"block {block_id} is released but nobody holds it")
+        self._ref_counts[block_id] -= 1
+        if self._ref_counts[block_id]:
+            return False
+        self._num_used -= 1
+        if self._hashes[block_id] is None:
+            self._empty.append(block_id)
+        else:
+            self._cached[block_id] = None  # warmest
+        return True
+
+    def index(self, block_id: int, block_hash: bytes) -> int:
+        """Make a used, full block findable; returns the block that bears the name from now on.
+
+        If another block has that name already, it holds the same bytes: that one is returned.
+        """
+        known = self._index.get(block_hash)
+        if known is not None:
+            return known
+        self._hashes[block_id] = block_hash
+        self._index[block_hash] = block_id
+        if len(self._index) > self.num_blocks:
+            self._empty.append(self._evict())
+        return block_id
+
+    def clear_cache(self) -> int:
+        """Forget all cached blocks; returns how many there were."""
+        num = len(self._cached)
+        for _ in range(num):
+            self._empty.append(self._evict())
+        return num
+
+    def _evict(self) -> int:
+        block_id, _ = self._cached.popitem(last=False)
+        self.num_evictions += 1
+        name = self._hashes[block_id]
+        assert name is not None
+        del self._index[name]
+        self._hashes[block_id] = None
+        return block_id
+
+    def check(self) -> None:
+        """Prove the books; AssertionError says which rule is broken."""
+        used = {b for b, count in enumerate(self._ref_counts) if count}
+        empty, cached = set(self._empty), set(self._cached)
+        assert len(empty) == len(self._empty), "a block is empty twice"
+        assert len(used) == self._num_used, "num_used is wrong"
+        assert len(used) + len(empty) + len(cached) == self.num_blocks + 1, "blocks got lost"
+        assert len(used | empty | cached) == self.num_blocks + 1, "a block is in two states"
+        assert len(used) <= self.num_blocks, "more blocks in use than promised"
+        assert len(self._index) <= self.num_blocks, "more blocks indexed than promised"
+        named = {h: b for b, h in enumerate(self._hashes) if h is not None}
+        assert named == self._index, "index and hashes disagree"
+        assert cached <= set(self._index.values()), "a cached block cannot be found"
+        assert not empty & set(self._index.values()), "an empty block is indexed"

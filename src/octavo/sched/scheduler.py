@@ -1,0 +1,220 @@
+"""The scheduler: which tokens of which sequences are computed next. Two verbs, no phases.
+
+    plan    = schedule(now)           which runs of tokens, in which blocks
+    outputs = update(plan, result)    what came of it
+
+Sequences are walked in policy order. Each asks for its pending tokens (a prompt chunk and a decode step
+are the same thing) and for the blocks to hold them. Who finds no block takes it from the last in the
+order, off that one's tail, only as many as it lacks; the loser keeps the rest and comes back through the
+same door as a new request: match what is still there, compute only what is missing. The first in the
+order can take from everyone, so it always gets on.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from octavo.config import SchedulerConfig
+from octavo.kv.manager import KVManager
+from octavo.request import Request
+from octavo.sched.outputs import SeqOutput
+from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
+from octavo.sched.policy import POLICIES
+from octavo.sched.queues import Queue, by_key
+from octavo.sched.sequence import Sequence
+from octavo.sched.stats import SchedulerStats
+from octavo.sched.update import StepUpdate
+
+
+class Scheduler:
+    """Owns the sequences and, through `kv`, their blocks. Reads no clock and draws nothing at random."""
+
+    def __init__(self, config: SchedulerConfig, kv: KVManager, max_model_len: int) -> None:
+        if kv.blocks_for(max_model_len) > kv.pool.num_blocks:
+            raise ValueError(
+                f"max_model_len {max_model_len} needs {kv.blocks_for(max_model_len)} blocks, "
+                f"the pool has {kv.pool.num_blocks}"
+            )
+        self.config = config
+        self.kv = kv
+        self.max_model_len = max_model_len
+        self.stats = SchedulerStats()
+        self.sequences: dict[str, Sequence] = {}
+        self.running = Queue()  # has a seat; computes in every step
+        self.waiting = Queue()  # new, or preempted
+        self._holders = Queue()  # waiting, but still holding blocks
+        self._policy = POLICIES[config.scheduling_policy]
+        self._num_requests = 0
+        self._num_seats = 0
+        self._num_steps = 0
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def add(self, request: Request) -> None:
+        """Queue a request. Its limits were checked at the door (engine/limits.py)."""
+        self._num_requests += 1
+        key = (*self._policy(request), self._num_requests, 0)
+        seq = Sequence(
+            seq_id=f"{request.request_id}#0",
+            request=request,
+            index=0,
+            key=key,
+            tokens=list(request.prompt_token_ids),
+            forks=tuple(range(1, request.params.n)),
+        )
+        if seq.seq_id in self.sequences:
+            raise ValueError(f"request {request.request_id} is there already")
+        self.sequences[seq.seq_id] = seq
+        self.waiting.add(seq)
+        self.stats.prompt_tokens += seq.num_prompt
+
+    def finish(self, seq: Sequence) -> None:
+        """Drop a sequence wherever it stands; its full blocks stay findable."""
+        if seq.is_running:
+            self._leave(seq)
+        else:
+            self.waiting.remove(seq)
+            self._holders.discard(seq)
+        if self.kv.holds(seq.seq_id):
+            self.kv.free(seq.seq_id)
+        del self.sequences[seq.seq_id]
+
+    @property
+    def has_work(self) -> bool:
+        """True if a step would compute something."""
+        return bool(self.sequences)
+
+    # -- the two verbs -----------------------------------------------------------------------------
+
+    def schedule(self, now: float) -> StepPlan:
+        """The next step's plan. `now` (seconds) is for policies that age; nothing here reads a clock."""
+        budget = self.config.max_num_batched_tokens
+        scheduled: list[ScheduledSeq] = []
+        admitting = True
+        for seq in self._in_order():
+            # A long prompt leaves a token for each running sequence after it: nobody stalls.
+            share = budget - self.running.num_after(seq)
+            if seq.is_running:
+                run = self._run(seq, max(1, share))
+            elif admitting and share > 0:
+                run = self._admit(seq, share)
+                admitting = run is not None
+            else:
+                continue
+            if run is not None:
+                scheduled.append(run)
+                budget -= len(run.token_ids)
+                if budget == 0:
+                    break
+        self._num_steps += 1
+        return StepPlan(self._num_steps, self.kv.take_moves(), tuple(scheduled))
+
+    def update(self, plan: StepPlan, result: StepResult) -> list[SeqOutput]:
+        """Book what the tensor plane did; returns each choice's new tokens."""
+        return StepUpdate(self, plan, result).outputs
+
+    # -- walking -----------------------------------------------------------------------------------
+
+    def _in_order(self) -> Iterator[Sequence]:
+        # Copies: the walk itself moves sequences between the queues (a victim is met later, waiting).
+        return heapq.merge(list(self.running), list(self.waiting), key=by_key)
+
+    def _run(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
+        """Give a running sequence its next tokens and their blocks; None if it had to give way."""
+        num_tokens = min(seq.num_pending, budget)
+        if not self._take_blocks(seq, seq.num_computed + num_tokens):
+            self._preempt(seq)
+            return None
+        start, end = seq.num_computed, seq.num_computed + num_tokens
+        wants = seq.wants_prompt_logprobs
+        following = seq.tokens[start + 1 : min(end + 1, seq.num_prompt)] if wants else ()
+        return ScheduledSeq(
+            seq_id=seq.seq_id,
+            start=start,
+            token_ids=tuple(seq.tokens[start:end]),
+            block_ids=self.kv.block_ids(seq.seq_id),
+            samples=seq.sample_requests() if end == len(seq.tokens) else (),
+            prompt_logprobs=seq.request.params.prompt_logprobs if wants else None,
+            next_token_ids=tuple(following),
+        )
+
+    def _admit(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
+        """Seat a waiting sequence if blocks and seats allow; what it matched it keeps, seated or not."""
+        self._match(seq)
+        # All of its known tokens must find room, not only the first chunk: half a prompt is no use, and
+        # it would be the first to be robbed.
+        if self.kv.lacking(seq.seq_id, len(seq.tokens)) and self._victim(seq) is None:
+            return None
+        while self._num_seats + seq.num_seats > self.config.max_num_seqs:
+            if not self.running or self.running.last.key < seq.key:
+                return None
+            self._preempt(self.running.last)
+        self.waiting.remove(seq)
+        self._holders.discard(seq)
+        self.running.add(seq)
+        seq.is_running = True
+        self._num_seats += seq.num_seats
+        return self._run(seq, budget)
+
+    def _match(self, seq: Sequence) -> None:
+        salt = seq.request.cache_salt
+        extra_keys = (f"salt:{salt}",) if salt is not None else ()
+        seq.num_computed = self.kv.match(
+            seq.seq_id, seq.tokens, extra_keys, max_tokens=seq.max_matched_tokens
+        )
+        self._holders.discard(seq)
+        self._holders.add(seq)
+        if not seq.has_started:
+            seq.num_cached = seq.num_computed
+
+    # -- making room -------------------------------------------------------------------------------
+
+    def _take_blocks(self, seq: Sequence, num_tokens: int) -> bool:
+        """Room for the first `num_tokens` tokens of `seq`, at the cost of those after it in the order."""
+        while lack := self.kv.lacking(seq.seq_id, num_tokens):
+            victim = self._victim(seq)
+            if victim is None:
+                return False
+            if victim.is_running:
+                self._preempt(victim)
+            self.stats.num_preempted_blocks += self.kv.give_up(victim.seq_id, lack)
+            num_left = self.kv.num_computed(victim.seq_id)
+            self.stats.num_preempted_tokens += victim.num_computed - num_left
+            victim.num_computed = num_left
+            if not self.kv.block_ids(victim.seq_id):
+                self._holders.discard(victim)
+        self.kv.extend(seq.seq_id, num_tokens)
+        return True
+
+    def _victim(self, seq: Sequence) -> Sequence | None:
+        """The last in the order that holds blocks, if it comes after `seq`."""
+        candidates = [queue.last for queue in (self.running, self._holders) if queue]
+        victim = max(candidates, key=by_key, default=None)
+        return victim if victim is not None and victim.key > seq.key else None
+
+    def _preempt(self, seq: Sequence) -> None:
+        """Unseat a sequence. It keeps its blocks until somebody needs them."""
+        self._leave(seq)
+        self.waiting.add(seq)
+        self._holders.add(seq)
+        self.stats.num_preemptions += 1
+
+    def _leave(self, seq: Sequence) -> None:
+        self.running.remove(seq)
+        seq.is_running = False
+        self._num_seats -= seq.num_seats
+
+    def check(self) -> None:
+        """Prove the books: every sequence in one queue, seats counted, blocks as kv says."""
+        self.kv.check()
+        running, waiting = set(self.running), set(self.waiting)
+        assert not running & waiting, "a sequence runs and waits"
+        assert running | waiting == set(self.sequences.values()), "a sequence is in no queue"
+        assert all(seq.is_running == (seq in running) for seq in running | waiting)
+        assert self._num_seats == sum(seq.num_seats for seq in running), "seats are miscounted"
+        holders = {seq for seq in waiting if self.kv.holds(seq.seq_id)}
+        held = {seq for seq in holders if self.kv.block_ids(seq.seq_id)}
+        assert held <= set(self._holders) <= holders, "a waiting sequence's blocks cannot be had"
+        for seq in running | holders:
+            assert seq.num_computed == self.kv.num_computed(seq.seq_id), f"{seq.seq_id}: computed?"

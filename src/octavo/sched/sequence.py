@@ -1,0 +1,103 @@
+"""A sequence: one choice of one request, as the scheduler sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from octavo.request import Request, TokenLogprob
+from octavo.sched.plan import SampleRequest
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """Token ids, of which the first `num_computed` have their keys and values in KV blocks.
+
+        tokens:   | prompt ............ | output ....... |
+        computed: | ....... num_computed                    chases len(tokens); when they meet, a token is drawn
+
+    `forks` are choices of the same request that start from this one's prompt and do not exist yet.
+    """
+
+    seq_id: str
+    request: Request
+    index: int
+    key: tuple[float, ...]  # policy order: lower runs first
+    tokens: list[int]
+    num_computed: int = 0
+    num_cached: int = 0  # prompt tokens found in the cache at first admission
+    forks: tuple[int, ...] = ()
+    has_started: bool = False
+    is_running: bool = False
+    prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
+
+    @property
+    def num_prompt(self) -> int:
+        """Tokens in the prompt."""
+        return len(self.request.prompt_token_ids)
+
+    @property
+    def num_output(self) -> int:
+        """Tokens generated so far."""
+        return len(self.tokens) - self.num_prompt
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens whose keys and values are not computed yet."""
+        return len(self.tokens) - self.num_computed
+
+    @property
+    def num_seats(self) -> int:
+        """Sequences that this one becomes: itself and its forks."""
+        return 1 + len(self.forks)
+
+    @property
+    def wants_prompt_logprobs(self) -> bool:
+        """True while log-probabilities of prompt tokens are still to be delivered."""
+        wanted = self.request.params.prompt_logprobs is not None
+        return wanted and self.index == 0 and len(self.prompt_logprobs) < self.num_prompt
+
+    @property
+    def max_matched_tokens(self) -> int | None:
+        """How far a prefix hit may reach; a prompt whose log-probabilities are wanted must be computed."""
+        return max(0, len(self.prompt_logprobs) - 1) if self.wants_prompt_logprobs else None
+
+    def sample_requests(self) -> tuple[SampleRequest, ...]:
+        """The draws to make once all tokens are computed: one for this choice and one for each fork."""
+        params = self.request.params
+        if params.max_tokens == 0:
+            return ()
+        banned: tuple[int, ...] = ()
+        if self.num_output < params.min_tokens:
+            banned = tuple(sorted({*self.request.eos_token_ids, *params.stop_token_ids}))
+        history = tuple(self.tokens) if params.needs_history else ()
+        return tuple(
+            SampleRequest(
+                seq_id=fork_id(self.request, index),
+                index=index,
+                params=params,
+                num_prompt_tokens=self.num_prompt,
+                num_output_tokens=self.num_output,
+                history=history,
+                banned_token_ids=banned,
+            )
+            for index in (self.index, *self.forks)
+        )
+
+    def fork(self, index: int) -> Sequence:
+        """Choice `index` of the same request, at the same point."""
+        return Sequence(
+            seq_id=fork_id(self.request, index),
+            request=self.request,
+            index=index,
+            key=(*self.key[:-1], index),
+            tokens=list(self.tokens),
+            num_computed=self.num_computed,
+            num_cached=self.num_cached,
+            has_started=True,
+            is_running=True,
+        )
+
+
+def fork_id(request: Request, index: int) -> str:
+    """The sequence id of choice `index`."""
+    return f"{request.request_id}#{index}"

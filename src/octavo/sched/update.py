@@ -1,0 +1,138 @@
+"""Booking a step: commit blocks, fork choices, append tokens, end sequences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.request import TokenLogprob
+from octavo.sched.outputs import FinishReason, SeqOutput
+from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
+from octavo.sched.sequence import Sequence
+
+if TYPE_CHECKING:
+    from octavo.sched.scheduler import Scheduler
+
+
+class StepUpdate:
+    """The second half of Scheduler.update, for one step; the result is in `outputs`."""
+
+    def __init__(self, scheduler: Scheduler, plan: StepPlan, result: StepResult) -> None:
+        self._scheduler = scheduler
+        self._result = result
+        self.outputs: list[SeqOutput] = []
+        scheduler.kv.moves_done(plan.moves)
+        scheduler.stats.num_steps += 1
+        scheduler.stats.computed_tokens += plan.num_tokens
+        for run in plan.seqs:
+            seq = scheduler.sequences.get(run.seq_id)
+            if seq is None:
+                continue  # aborted while the step ran
+            if run.seq_id in result.failed:
+                self._fail(seq, result.failed[run.seq_id])
+            else:
+                self._book(seq, run)
+
+    def _book(self, seq: Sequence, run: ScheduledSeq) -> None:
+        kv = self._scheduler.kv
+        seq.num_computed = run.start + len(run.token_ids)
+        kv.commit(seq.seq_id, seq.tokens, seq.num_computed)
+        self._count_first_admission(seq)
+        self._keep_prompt_logprobs(seq, run)
+        if seq.num_pending:
+            return
+        forks = [self._fork(seq, index) for index in seq.forks]
+        seq.forks = ()
+        for each in (seq, *forks):
+            if run.samples:
+                self._append(each)
+            else:  # max_tokens is 0: the prompt alone was wanted
+                self._emit(each, (), "length")
+
+    def _count_first_admission(self, seq: Sequence) -> None:
+        if seq.has_started:
+            return
+        seq.has_started = True
+        stats = self._scheduler.stats
+        stats.prefix_cache_queries += seq.num_prompt
+        stats.prefix_cache_hits += seq.num_cached
+        stats.prefix_cache_hit_blocks += seq.num_cached // self._scheduler.kv.block_size
+
+    def _keep_prompt_logprobs(self, seq: Sequence, run: ScheduledSeq) -> None:
+        if run.prompt_logprobs is None:
+            return
+        if not seq.prompt_logprobs:
+            seq.prompt_logprobs.append(None)  # nothing comes before the first token
+        for position, entry in enumerate(
+            self._result.prompt_logprobs.get(seq.seq_id, ()), start=run.start + 1
+        ):
+            if position == len(
+                seq.prompt_logprobs
+            ):  # earlier ones were delivered before a preemption
+                seq.prompt_logprobs.append(entry)
+
+    def _fork(self, seq: Sequence, index: int) -> Sequence:
+        scheduler = self._scheduler
+        child = seq.fork(index)
+        scheduler.kv.fork(seq.seq_id, child.seq_id)
+        scheduler.sequences[child.seq_id] = child
+        scheduler.running.add(child)  # its seat was counted with the parent's
+        return child
+
+    def _append(self, seq: Sequence) -> None:
+        if seq.seq_id in self._result.failed:
+            self._fail(seq, self._result.failed[seq.seq_id])
+            return
+        token = self._result.sampled[seq.seq_id]
+        seq.tokens.append(token.token_id)
+        self._scheduler.stats.generation_tokens += 1
+        self._emit(seq, (token,), *self._why_finished(seq, token.token_id))
+
+    def _why_finished(self, seq: Sequence, token_id: int) -> tuple[FinishReason | None, int | None]:
+        params = seq.request.params
+        if token_id in params.stop_token_ids:
+            return "stop", token_id
+        if token_id in seq.request.eos_token_ids and not params.ignore_eos:
+            return "stop", None
+        assert params.max_tokens is not None
+        if seq.num_output >= params.max_tokens or len(seq.tokens) >= self._scheduler.max_model_len:
+            return "length", None
+        return None, None
+
+    def _emit(
+        self,
+        seq: Sequence,
+        tokens: tuple[TokenLogprob, ...],
+        finish_reason: FinishReason | None = None,
+        stop_reason: int | None = None,
+    ) -> None:
+        is_first = seq.num_output == len(tokens) and seq.index == 0
+        wants = is_first and seq.request.params.prompt_logprobs is not None
+        self.outputs.append(
+            SeqOutput(
+                request_id=seq.request.request_id,
+                index=seq.index,
+                token_ids=tuple(token.token_id for token in tokens),
+                logprobs=tokens,
+                finish_reason=finish_reason,
+                stop_reason=stop_reason,
+                num_cached_tokens=seq.num_cached,
+                prompt_logprobs=tuple(seq.prompt_logprobs) if wants else None,
+            )
+        )
+        if finish_reason is not None:
+            self._scheduler.finish(seq)
+
+    def _fail(self, seq: Sequence, error: str) -> None:
+        """End a choice, and those that would have been forked from it, with an error."""
+        for index in (seq.index, *seq.forks):
+            self.outputs.append(
+                SeqOutput(
+                    request_id=seq.request.request_id,
+                    index=index,
+                    token_ids=(),
+                    logprobs=(),
+                    finish_reason="error",
+                    error=error,
+                )
+            )
+        self._scheduler.finish(seq)
