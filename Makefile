@@ -15,7 +15,7 @@ test:  ## every test
 	$(PYTHON) -m pytest
 
 dev:  ## build the native kernels in place: src/octavo/_native*.so
-	cmake -S . -B build/dev -G Ninja -DCMAKE_BUILD_TYPE=Release -DPython_EXECUTABLE=$$($(PYTHON) -c 'import sys; print(sys.executable)')
+	cmake -S . -B build/dev -G Ninja -DOCTAVO_IN_SOURCE=ON -DPython_EXECUTABLE=$$($(PYTHON) -c 'import sys; print(sys.executable)')
 	cmake --build build/dev
 
 docs:  ## write the generated documents again
