@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from octavo.errors import MalformedModelError, ModelNotFoundError, UnsupportedModelError
 from octavo.models import generation
 from octavo.models.files import read_json
+from octavo.models.formats import check_finite
 from octavo.models.gguf_file import read_gguf
 from octavo.models.gguf_names import rename_gguf, rope_factors
 from octavo.models.names import EMBEDDING, HEAD, weight_shapes
@@ -42,22 +43,27 @@ class Checkpoint:
     gguf_metadata: Mapping[str, Any] | None
     eos_token_ids: tuple[int, ...]
     generation_config: Mapping[str, float]
+    _checked: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def has(self, name: str) -> bool:
         """True if there is a tensor of that name. A tied head counts as there."""
         return name in self.tensors or (name == HEAD and self.spec.tied_embeddings)
 
     def tensor(self, name: str) -> WeightTensor:
-        """The tensor of that name; for a tied head the embedding table.
+        """The tensor of that name; for a tied head the embedding table. All its numbers are finite.
 
-        Raises MalformedModelError if there is none (ask `has` first for optional ones).
+        Raises MalformedModelError if there is none (ask `has` first for optional ones), or if it has NaN or
+        infinite numbers: checked here, the first time, because whoever asks is about to read it all.
         """
         if name == HEAD and self.spec.tied_embeddings:
             name = EMBEDDING
-        try:
-            return self.tensors[name]
-        except KeyError:
-            raise MalformedModelError(f"{self.path}: tensor {name!r} is missing") from None
+        weight = self.tensors.get(name)
+        if weight is None:
+            raise MalformedModelError(f"{self.path}: tensor {name!r} is missing")
+        if name not in self._checked:
+            check_finite(weight, str(self.path))
+            self._checked.add(name)
+        return weight
 
     @cached_property
     def size_bytes(self) -> int:
@@ -85,7 +91,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """Open a directory in Hugging Face's layout, a .gguf file, or a directory that holds just one.
 
     No weight is copied. Raises ModelNotFoundError, UnsupportedModelError or MalformedModelError; their messages
-    name the file and the setting, tensor or offset. Numbers are not read here: see `formats.check_finite`.
+    name the file and the setting, tensor or offset. Weights are read when `Checkpoint.tensor` gives them out.
     """
     if path.is_file():
         return _open_file(path)
