@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from octavo.models.names import EMBEDDING, HEAD, weight_shapes
 from octavo.models.spec import ModelSpec, RopeSpec
 from octavo.ops.base import WeightTensor
 from octavo.ops.formats import from_float32, quantize
@@ -36,7 +37,7 @@ class MemoryCheckpoint:
         self.spec = spec
         rng = np.random.default_rng(seed)
         self.tensors: dict[str, WeightTensor] = {}
-        for name, shape in _shapes(spec).items():
+        for name, shape in weight_shapes(spec).items():
             scale = 0.3 if len(shape) == 1 else shape[1] ** -0.5
             values = rng.standard_normal(shape).astype(np.float32) * np.float32(scale)
             if "norm" in name:
@@ -45,38 +46,4 @@ class MemoryCheckpoint:
             self.tensors[name] = weight if len(shape) == 1 else quantize(weight, format)
 
     def tensor(self, name: str) -> WeightTensor:
-        return self.tensors[name]
-
-    def has(self, name: str) -> bool:
-        return name in self.tensors
-
-
-def _shapes(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
-    hidden, ffn = spec.hidden_size, spec.intermediate_size
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (spec.vocab_size, hidden),
-        "model.norm.weight": (hidden,),
-    }
-    if not spec.tied_embeddings:
-        shapes["lm_head.weight"] = (spec.vocab_size, hidden)
-    maps = {
-        "self_attn.q_proj": (spec.q_size, hidden, spec.qkv_bias),
-        "self_attn.k_proj": (spec.kv_size, hidden, spec.qkv_bias),
-        "self_attn.v_proj": (spec.kv_size, hidden, spec.qkv_bias),
-        "self_attn.o_proj": (hidden, spec.q_size, spec.o_bias),
-        "mlp.gate_proj": (ffn, hidden, spec.mlp_bias),
-        "mlp.up_proj": (ffn, hidden, spec.mlp_bias),
-        "mlp.down_proj": (hidden, ffn, spec.mlp_bias),
-    }
-    for i in range(spec.num_layers):
-        prefix = f"model.layers.{i}."
-        for name, (n, k, bias) in maps.items():
-            shapes[f"{prefix}{name}.weight"] = (n, k)
-            if bias:
-                shapes[f"{prefix}{name}.bias"] = (n,)
-        shapes[f"{prefix}input_layernorm.weight"] = (hidden,)
-        shapes[f"{prefix}post_attention_layernorm.weight"] = (hidden,)
-        if spec.qk_norm:
-            shapes[f"{prefix}self_attn.q_norm.weight"] = (spec.head_dim,)
-            shapes[f"{prefix}self_attn.k_norm.weight"] = (spec.head_dim,)
-    return shapes
+        return self.tensors[EMBEDDING if name == HEAD and self.spec.tied_embeddings else name]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from octavo.errors import ConfigError, MalformedModelError, UnsupportedModelError
+from octavo.errors import ConfigError, UnsupportedModelError
 from octavo.models.loader import load_model, longest_context
 from octavo.ops.formats import dequantize, from_float32
 from octavo.ops.reference import ReferenceOps
@@ -132,14 +130,8 @@ def test_lengths_beyond_the_model_are_refused_with_both_numbers() -> None:
         load(MemoryCheckpoint(make_spec("llama")), max_model_len=300)
 
 
-def test_wrong_shapes_and_families_are_named() -> None:
-    checkpoint = MemoryCheckpoint(make_spec("llama"))
-    checkpoint.spec = replace(checkpoint.spec, intermediate_size=128)
-    with pytest.raises(
-        MalformedModelError, match=r"layers.0.mlp.gate_proj.*\[128, 64\].*\[96, 64\]"
-    ):
-        load(checkpoint)
-    with pytest.raises(UnsupportedModelError, match="llama, qwen2, qwen3"):
+def test_an_unknown_family_is_named() -> None:
+    with pytest.raises(UnsupportedModelError, match=r"mamba.*llama, qwen2, qwen3"):
         load(MemoryCheckpoint(make_spec("mamba")))
 
 

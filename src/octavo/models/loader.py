@@ -6,16 +6,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from octavo.errors import ConfigError
+from octavo.models.convert import conversions
 from octavo.models.decoder import Model
-from octavo.models.layer_weights import Convert, TensorSource, Weights
+from octavo.models.layer_weights import LayerWeights, TensorSource
+from octavo.models.names import EMBEDDING, FINAL_NORM, HEAD
 from octavo.models.registry import layer_loader
 from octavo.models.rope import rope_table
 from octavo.models.spec import ModelSpec
-from octavo.ops.base import Ops, WeightTensor
-from octavo.ops.formats import FLOAT_FORMATS, dequantize, from_float32, quantize
-
-QUANTIZATIONS = {"q8": "Q8_0", "q4": "Q4_1"}
-"""--quantization -> format of the layers' matrices; the embedding and the output matrix get Q8_0 either way."""
+from octavo.ops.base import Ops
 
 Progress = Callable[[int, int], None]
 """Called with (parts loaded, parts in all) as loading goes on."""
@@ -63,68 +61,29 @@ def load_model(
 ) -> Model:
     """Prepare every weight on `ops`. `max_model_len`: longest sequence, in tokens.
 
-    dtype: auto (as in the file) or float32 (dequantised). quantization: None, q8 or q4, for float weights.
-    Raises ConfigError (settings that contradict each other or the file), UnsupportedModelError, MalformedModelError.
+    dtype, quantization: see `octavo.models.convert.conversions`.
+    Raises ConfigError (a length or setting that cannot be), UnsupportedModelError, MalformedModelError.
     """
     spec = checkpoint.spec
     check_max_model_len(spec, max_model_len)
     load_layer = layer_loader(spec.family)
-    to_layer = _conversion(checkpoint, dtype, quantization, "q4" if quantization == "q4" else "q8")
-    to_vocab = _conversion(checkpoint, dtype, quantization, "q8")
+    convert = conversions(checkpoint, dtype, quantization)
     layers = []
-    total = spec.num_layers + 1
-    vocab = Weights(checkpoint, spec, ops, to_vocab)
-    embedding = vocab.table("model.embed_tokens.weight")
-    head_name = "model.embed_tokens.weight" if spec.tied_embeddings else "lm_head.weight"
-    head = vocab.head(head_name)
     for index in range(spec.num_layers):
+        weights = LayerWeights(checkpoint, ops, convert.layer, f"model.layers.{index}.")
+        layers.append(load_layer(spec, weights))
         if progress is not None:
-            progress(index + 1, total)
-        layers.append(load_layer(Weights(checkpoint, spec, ops, to_layer).layer(index)))
-    if progress is not None:
-        progress(total, total)
-    return Model(
+            progress(index + 1, spec.num_layers + 1)
+    model = Model(
         spec=spec,
         ops=ops,
         max_len=max_model_len,
-        embedding=embedding,
+        embedding=ops.prepare_table(convert.vocab(checkpoint.tensor(EMBEDDING))),
         layers=tuple(layers),
-        norm=vocab.vector("model.norm.weight", spec.hidden_size),
-        head=head,
+        norm=ops.prepare_vector(checkpoint.tensor(FINAL_NORM)),
+        head=ops.prepare_linear([convert.vocab(checkpoint.tensor(HEAD))]),
         rope=rope_table(spec.rope, max_model_len),
     )
-
-
-def _conversion(checkpoint: Loadable, dtype: str, quantization: str | None, target: str) -> Convert:
-    """What happens to a matrix between the file and the op set."""
-    if quantization is None:
-        return _keep if dtype == "auto" else _to_float32
-    if dtype == "float32":
-        raise ConfigError(
-            f"--quantization {quantization} contradicts --dtype float32: give one of them",
-            "quantization",
-        )
-    sample = checkpoint.tensor("model.layers.0.self_attn.q_proj.weight")
-    if sample.type not in FLOAT_FORMATS:
-        raise ConfigError(
-            f"--quantization {quantization}: the weights of this model are quantised already "
-            f"({sample.type}); leave the flag out",
-            "quantization",
-        )
-    format = QUANTIZATIONS[target]
-
-    def convert(weight: WeightTensor) -> WeightTensor:
-        # A row that is not whole groups stays as it is, as does what is quantised already.
-        if weight.type not in FLOAT_FORMATS or weight.shape[-1] % 32:
-            return weight
-        return quantize(weight, format)
-
-    return convert
-
-
-def _keep(weight: WeightTensor) -> WeightTensor:
-    return weight
-
-
-def _to_float32(weight: WeightTensor) -> WeightTensor:
-    return from_float32(weight.name, dequantize(weight))
+    if progress is not None:
+        progress(spec.num_layers + 1, spec.num_layers + 1)
+    return model

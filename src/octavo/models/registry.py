@@ -7,9 +7,12 @@ from collections.abc import Callable
 from octavo.errors import UnsupportedModelError
 from octavo.models import llama, qwen2, qwen3
 from octavo.models.decoder import DecoderLayer
-from octavo.models.layer_weights import Weights
+from octavo.models.layer_weights import LayerWeights
+from octavo.models.spec import ModelSpec
 
-FAMILIES: dict[str, Callable[[Weights], DecoderLayer]] = {
+LayerLoader = Callable[[ModelSpec, LayerWeights], DecoderLayer]
+
+FAMILIES: dict[str, LayerLoader] = {
     "llama": llama.load_layer,
     "qwen2": qwen2.load_layer,
     "qwen3": qwen3.load_layer,
@@ -17,7 +20,7 @@ FAMILIES: dict[str, Callable[[Weights], DecoderLayer]] = {
 """ModelSpec.family -> what builds a layer from its tensors."""
 
 
-def layer_loader(family: str) -> Callable[[Weights], DecoderLayer]:
+def layer_loader(family: str) -> LayerLoader:
     """The family's function. Raises UnsupportedModelError with the list of families."""
     if family not in FAMILIES:
         raise UnsupportedModelError(
