@@ -1,23 +1,27 @@
-"""Writes docs/flags.md from the settings in octavo/config.py.
+"""Writes the documents that come from the code: docs/flags.md and docs/parameters.md.
 
     python docs/generate.py [--check]
 
---check only compares, and exits 1 if the file on disk is out of date.
+--check only compares, and exits 1 if a file on disk is out of date.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from octavo import config
+from octavo.server.requests import ChatCompletionRequest, CompletionRequest, SamplingFields
+from octavo.server.unsupported import UNSUPPORTED
 
-TARGET = Path(__file__).with_name("flags.md")
+DOCS = Path(__file__).parent
 
-HEAD = """# Flags
+FLAGS = """# Flags
 
 Written by `docs/generate.py` from the dataclasses in `src/octavo/config.py`; do not edit by hand.
 
@@ -33,6 +37,31 @@ SECTIONS = [
     ("Server", config.ServerConfig),
 ]
 
+PARAMETERS = """# Request parameters
+
+Written by `docs/generate.py` from `src/octavo/server/requests.py` and `src/octavo/server/unsupported.py`; do not edit by
+hand. How to use them: [api.md](api.md).
+
+`null` is the same as leaving a field out. Types are strict: `"5"` is not a number.
+"""
+
+REFUSED = """## Known, but not supported
+
+The API or another server knows these fields; here they are refused with status 400, code `unsupported_parameter` and the
+field's name in `param`. A value that changes nothing passes, because clients send such values unasked. Any other unknown
+field is refused with code `unknown_parameter`.
+"""
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return (
+        "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in r) + " |" for r in lines) + "\n"
+    )
+
+
+# -- flags ---------------------------------------------------------------------------------------
+
 
 def flag(field: dataclasses.Field[Any]) -> str:
     """How the field is written on the command line."""
@@ -44,7 +73,7 @@ def flag(field: dataclasses.Field[Any]) -> str:
     return f"`{name}`"
 
 
-def row(field: dataclasses.Field[Any]) -> str:
+def flag_row(field: dataclasses.Field[Any]) -> tuple[str, ...]:
     meaning = field.metadata["help"]
     if "choices" in field.metadata:
         meaning += "; one of " + ", ".join(f"`{c}`" for c in field.metadata["choices"])
@@ -53,29 +82,95 @@ def row(field: dataclasses.Field[Any]) -> str:
     default = "" if field.default is None else f"`{field.default}`"
     if isinstance(field.default, bool):
         default = "on" if field.default else "off"
-    return f"| {flag(field)} | {default} | {meaning.replace('|', chr(92) + '|')} |"
+    return flag(field), default, meaning
 
 
-def render() -> str:
-    parts = [HEAD]
+def flags() -> str:
+    parts = [FLAGS]
     for title, cls in SECTIONS:
-        rows = "\n".join(row(f) for f in dataclasses.fields(cls))
-        parts.append(f"## {title}\n\n| flag | default | meaning |\n|---|---|---|\n{rows}\n")
+        rows = map(flag_row, dataclasses.fields(cls))
+        parts.append(f"## {title}\n\n" + table(("flag", "default", "meaning"), rows))
     return "\n".join(parts)
 
 
+# -- parameters ----------------------------------------------------------------------------------
+
+
+def limits(schema: dict[str, Any]) -> str:
+    """'0 to 2', 'at least 1', ... of a JSON schema."""
+    low, high = schema.get("minimum"), schema.get("maximum")
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if any(isinstance(x, int | float) and abs(x) >= 2**31 for x in (low, high, above, below)):
+        return ""  # the range of its integer type
+    words = [
+        f"at least {low:g}" if low is not None else "",
+        f"above {above:g}" if above is not None else "",
+        f"at most {high:g}" if high is not None else "",
+        f"below {below:g}" if below is not None else "",
+    ]
+    return " and ".join(w for w in words if w)
+
+
+def type_name(schema: dict[str, Any]) -> str:
+    """A JSON schema in a few words."""
+    if "anyOf" in schema:
+        names = [type_name(s) for s in schema["anyOf"] if s.get("type") != "null"]
+        return " or ".join(dict.fromkeys(names))
+    if "$ref" in schema:
+        return "object"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "array":
+        return f"array of {type_name(schema['items'])}"
+    limited = limits(schema)
+    return schema.get("type", "any") + (f", {limited}" if limited else "")
+
+
+def parameter_rows(cls: type[SamplingFields], names: Iterable[str]) -> list[tuple[str, ...]]:
+    properties = cls.model_json_schema()["properties"]
+    return [
+        (f"`{name}`", type_name(properties[name]), properties[name].get("description", ""))
+        for name in names
+    ]
+
+
+def refused_rows() -> list[tuple[str, ...]]:
+    return [
+        (f"`{name}`", ", ".join(f"`{json.dumps(v)}`" for v in neutral), remedy)
+        for name, (neutral, remedy) in sorted(UNSUPPORTED.items())
+    ]
+
+
+def parameters() -> str:
+    head = ("field", "type", "meaning")
+    shared = list(SamplingFields.model_fields)
+    parts = [PARAMETERS, "## Both endpoints\n", table(head, parameter_rows(SamplingFields, shared))]
+    for title, cls in (
+        ("/v1/completions", CompletionRequest),
+        ("/v1/chat/completions", ChatCompletionRequest),
+    ):
+        own = [name for name in cls.model_fields if name not in shared]
+        parts += [f"## {title}\n", table(head, parameter_rows(cls, own))]
+    parts += [REFUSED, table(("field", "passes", "instead"), refused_rows())]
+    return "\n".join(parts)
+
+
+TARGETS = {"flags.md": flags, "parameters.md": parameters}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write docs/flags.md from octavo/config.py.")
+    parser = argparse.ArgumentParser(description="Write the documents that come from the code.")
     parser.add_argument("--check", action="store_true", help="only compare")
     check = parser.parse_args().check
-    text = render()
-    if not check:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{TARGET} is out of date: run `make docs`", file=sys.stderr)
-    return 1
+    stale = 0
+    for name, render in TARGETS.items():
+        path, text = DOCS / name, render()
+        if not check:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            print(f"docs/{name} is out of date: run `make docs`", file=sys.stderr)
+            stale += 1
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":
