@@ -1,4 +1,4 @@
-"""Writes the documents that come from the code: docs/flags.md and docs/parameters.md.
+"""Writes the documents that come from the code: docs/flags.md, parameters.md and metrics.md.
 
     python docs/generate.py [--check]
 
@@ -15,7 +15,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.core import Metric
+
 from octavo import config
+from octavo.engine.limits import EngineLimits
+from octavo.engine.stats import EngineStats
+from octavo.server.metrics import Metrics
 from octavo.server.requests import ChatCompletionRequest, CompletionRequest, SamplingFields
 from octavo.server.unsupported import UNSUPPORTED
 
@@ -50,6 +55,26 @@ REFUSED = """## Known, but not supported
 The API or another server knows these fields; here they are refused with status 400, code `unsupported_parameter` and the
 field's name in `param`. A value that changes nothing passes, because clients send such values unasked. Any other unknown
 field is refused with code `unknown_parameter`.
+"""
+
+
+METRICS = """# Metrics
+
+Written by `docs/generate.py` from what a server registers; do not edit by hand.
+
+`GET /metrics` gives Prometheus text. Names follow vLLM's, with the prefix `octavo_` in place of `vllm:`, so that a dashboard
+needs one replacement; the block accounting is Octavo's own. Beside these there are `process_*`, from the Prometheus client.
+
+```bash
+curl -s http://127.0.0.1:8000/metrics | grep octavo_kv
+```
+"""
+
+METRICS_TAIL = """
+KV blocks are in one of three states, and the three always add up to the pool: used by requests; cached, found again by a
+request with the same prefix, and taken when no block is free; free. `octavo_kv_cache_usage_perc` counts the used ones only: a
+full cache of old conversations is not a full server.
+`octavo_kv_tokens_in_used_blocks` over `octavo_kv_blocks{state="used"}` times 16 is the share of that memory that holds tokens.
 """
 
 
@@ -155,7 +180,38 @@ def parameters() -> str:
     return "\n".join(parts)
 
 
-TARGETS = {"flags.md": flags, "parameters.md": parameters}
+# -- metrics -------------------------------------------------------------------------------------
+
+
+class Idle:
+    """An engine that has done nothing yet: enough to ask which metrics there are."""
+
+    limits = EngineLimits(
+        max_model_len=1, num_kv_blocks=1, block_size=16, max_num_seqs=1, vocab_size=1
+    )
+
+    def stats(self) -> EngineStats:
+        return EngineStats()
+
+
+def metric_row(metric: Metric) -> tuple[str, ...]:
+    suffix = {"counter": "_total", "info": "_info"}.get(metric.type, "")
+    labels = {label for sample in metric.samples for label in sample.labels} - {"le"}
+    shown = (
+        ", ".join(f"`{label}`" for label in sorted(labels)) if metric.type != "info" else "settings"
+    )
+    return f"`{metric.name}{suffix}`", metric.type, shown, metric.documentation
+
+
+def metrics() -> str:
+    app = Metrics(Idle(), "m", {})  # type: ignore[arg-type]
+    app.http_requests.labels("GET", "/health", "200")
+    found = [m for m in app.registry.collect() if m.name.startswith(("octavo_", "http_"))]
+    rows = sorted(map(metric_row, found), key=lambda row: (row[1] == "histogram", row[0]))
+    return METRICS + "\n" + table(("metric", "type", "labels", "meaning"), rows) + METRICS_TAIL
+
+
+TARGETS = {"flags.md": flags, "parameters.md": parameters, "metrics.md": metrics}
 
 
 def main() -> int:
