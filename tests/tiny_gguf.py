@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import gguf
 import numpy as np
+
 from tiny_tokenizer import CHAT_TEMPLATE, EOS_ID, gguf_vocabulary
 
 if TYPE_CHECKING:

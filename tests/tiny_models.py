@@ -19,6 +19,7 @@ from typing import Any
 import gguf
 import numpy as np
 import numpy.typing as npt
+
 from tiny_gguf import write_gguf
 from tiny_tokenizer import EOS_ID, write_tokenizer
 
