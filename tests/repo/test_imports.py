@@ -34,7 +34,11 @@ def control_plane() -> list[str]:
 def test_import_octavo_loads_neither_arrays_nor_model_code() -> None:
     loaded = modules_loaded_by("import octavo; octavo.SamplingParams; octavo.__version__")
     assert not loaded & (ARRAYS | HTTP)
-    assert {m for m in loaded if m.startswith("octavo")} == {"octavo", "octavo.request"}
+    assert {m for m in loaded if m.startswith("octavo")} == {
+        "octavo",
+        "octavo.request",
+        "octavo.errors",
+    }
 
 
 @pytest.mark.parametrize("module", ["octavo.llm", "octavo.cli"])
