@@ -221,9 +221,12 @@ class KVManager:
     def _shared_tail(self, table: _Table) -> int | None:
         """Position in the table of a block that is about to be written and belongs to others as well."""
         i = table.num_committed // self.block_size
-        if i < len(table.block_ids) and self.pool.ref_count(table.block_ids[i]) > 1:
-            return i
-        return None
+        if i >= len(table.block_ids):
+            return None
+        # A pin is no owner: moves are executed before the step's writes, so its copy is safe by then.
+        block_id = table.block_ids[i]
+        num_owners = self.pool.ref_count(block_id) - self._pins.count(block_id)
+        return i if num_owners > 1 else None
 
     def _copy_on_write(self, table: _Table, position: int, block_id: int) -> None:
         shared = table.block_ids[position]
