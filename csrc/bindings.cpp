@@ -4,14 +4,44 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <initializer_list>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "attention.h"
 #include "context.h"
+#include "elementwise.h"
+#include "embedding.h"
+#include "linear.h"
 
 namespace nb = nanobind;
 
 namespace octavo {
 namespace {
+
+template <class T, int N>
+using Array = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+using Bytes2 = Array<const uint8_t, 2>;
+using Floats1 = Array<const float, 1>;
+using Floats2 = Array<const float, 2>;
+using FloatsOut2 = Array<float, 2>;
+using Ints1 = Array<const int32_t, 1>;
+
+int64_t dim(size_t n) { return static_cast<int64_t>(n); }
+
+// Throws ValueError unless got == expected; `what` names the number.
+void expect(const char* what, int64_t expected, size_t got) {
+    if (dim(got) != expected) {
+        throw std::invalid_argument(std::string(what) + ": expected " + std::to_string(expected) + ", got " +
+                                    std::to_string(got));
+    }
+}
 
 void bind_context(nb::module_& m) {
     nb::class_<Context>(m, "Context", "Threads and instruction set that kernel calls run with.")
@@ -21,10 +51,248 @@ void bind_context(nb::module_& m) {
     m.def("best_isa", [] { return std::string(isa_name(detect_isa())); }, "The best set this machine supports.");
 }
 
+Linear* make_linear(Context& context, const nb::list& parts, int64_t k) {
+    std::vector<RawMatrix> matrices;
+    for (const nb::handle part : parts) {
+        const auto fields = nb::cast<nb::tuple>(part);  // name, type, data
+        const WeightType type = parse_weight_type(nb::cast<std::string>(fields[1]));
+        const auto data = nb::cast<Bytes2>(fields[2], false);
+        expect("bytes of a row", row_bytes(type, k), data.shape(1));
+        matrices.push_back({nb::cast<std::string>(fields[0]), type, data.data(), dim(data.shape(0))});
+    }
+    const nb::gil_scoped_release release;
+    return new Linear(matrices, k, context.pool);
+}
+
+void run_linear(Context& context, const Linear& weight, const Floats2& x, const std::optional<Floats1>& bias,
+                const FloatsOut2& out) {
+    expect("linear: columns of x", weight.k(), x.shape(1));
+    expect("linear: rows of out", dim(x.shape(0)), out.shape(0));
+    expect("linear: columns of out", weight.num_outputs(), out.shape(1));
+    if (bias) expect("linear: length of bias", weight.num_outputs(), bias->shape(0));
+    const float* b = bias ? bias->data() : nullptr;
+    const nb::gil_scoped_release release;
+    weight.run(context, x.data(), dim(x.shape(0)), b, out.data());
+}
+
+void run_embedding(const std::string& type_name, const Bytes2& table, const Ints1& ids, const FloatsOut2& out) {
+    const WeightType type = parse_weight_type(type_name);
+    expect("embedding: bytes of a table row", row_bytes(type, dim(out.shape(1))), table.shape(1));
+    expect("embedding: rows of out", dim(ids.shape(0)), out.shape(0));
+    const nb::gil_scoped_release release;
+    look_up(type, table.data(), dim(table.shape(0)), dim(out.shape(1)), ids.data(), dim(ids.shape(0)), out.data());
+}
+
+void bind_linear(nb::module_& m) {
+    nb::class_<Linear>(m, "Linear", "Packed weights of a linear map.")
+        .def_prop_ro("k", &Linear::k)
+        .def_prop_ro("num_outputs", &Linear::num_outputs)
+        .def_prop_ro("num_bytes", &Linear::num_bytes);
+    m.def("make_linear", &make_linear, nb::arg("context"), nb::arg("parts"), nb::arg("k"),
+          nb::rv_policy::take_ownership);
+    m.def("linear", &run_linear, nb::arg("context"), nb::arg("weight"), nb::arg("x").noconvert(),
+          nb::arg("bias").noconvert().none(), nb::arg("out").noconvert());
+    m.def("row_bytes", [](const std::string& type, int64_t k) { return row_bytes(parse_weight_type(type), k); },
+          nb::arg("type"), nb::arg("k"));
+    m.def("embedding", &run_embedding, nb::arg("type"), nb::arg("table").noconvert(), nb::arg("ids").noconvert(),
+          nb::arg("out").noconvert());
+}
+
+// ---- attention, rotary, norms, activation, copies: arrays are checked here by hand, so that a wrong one is a ValueError
+
+using AnyIn = nb::ndarray<nb::ro, nb::device::cpu>;
+using AnyOut = nb::ndarray<nb::device::cpu>;
+using Shape = std::initializer_list<int64_t>;  // -1: any size
+
+std::string shape_text(const char* type, const Shape& shape) {
+    std::string text = std::string(type) + " [";
+    for (const int64_t n : shape) {
+        if (text.back() != '[') text += ", ";
+        text += n < 0 ? "any" : std::to_string(n);
+    }
+    return text + "]";
+}
+
+template <class A>
+std::string array_text(const A& a) {
+    const nb::dlpack::dtype type = a.dtype();
+    const char* kinds[] = {"int", "uint", "float"};
+    std::string text = type.code < 3 ? kinds[type.code] : "other";
+    text += std::to_string(type.bits) + " [";
+    int64_t contiguous = 1;
+    bool in_order = true;
+    for (size_t i = a.ndim(); i-- > 0;) {
+        in_order = in_order && (a.shape(i) == 1 || a.stride(i) == contiguous);
+        contiguous *= dim(a.shape(i));
+    }
+    for (size_t i = 0; i < a.ndim(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(a.shape(i));
+    return text + (in_order || contiguous == 0 ? "]" : "], not C-contiguous");
+}
+
+template <class A>
+bool fits(const A& a, const Shape& shape) {
+    if (a.ndim() != shape.size()) return false;
+    int64_t contiguous = 1;
+    bool in_order = true, empty = false;
+    for (size_t i = a.ndim(); i-- > 0;) {
+        const int64_t wanted = shape.begin()[i], n = dim(a.shape(i));
+        if (wanted >= 0 && n != wanted) return false;
+        in_order = in_order && (n == 1 || a.stride(i) == contiguous);
+        empty = empty || n == 0;
+        contiguous *= n;
+    }
+    return in_order || empty;
+}
+
+// The data of a C-contiguous array of this type and shape; ValueError for any other.
+template <class T, class A>
+auto checked(const A& a, const char* name, const Shape& shape) {
+    if (a.dtype() != nb::dtype<T>() || !fits(a, shape)) {
+        throw std::invalid_argument(std::string(name) + ": expected C-contiguous " +
+                                    shape_text(std::is_same_v<T, float> ? "float32" : "int32", shape) + ", got " +
+                                    array_text(a));
+    }
+    using Pointer = std::conditional_t<std::is_same_v<A, AnyIn>, const T*, T*>;
+    return static_cast<Pointer>(a.data());
+}
+
+template <class T>
+const T* checked(const std::optional<AnyIn>& a, const char* name, const Shape& shape) {
+    return a ? checked<T>(*a, name, shape) : nullptr;
+}
+
+bool is_float(const AnyOut& a, int bits) {
+    return a.dtype().code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float) && a.dtype().bits == bits;
+}
+
+KvMemory kv_memory(const AnyOut& kv, int num_kv_heads, int head_dim) {
+    const Shape shape = {-1, -1, 2, num_kv_heads, static_cast<int64_t>(head_dim) * 16};
+    if (head_dim < 8 || head_dim % 8 != 0) {
+        throw std::invalid_argument("head_dim: expected a multiple of 8, got " + std::to_string(head_dim));
+    }
+    if ((!is_float(kv, 16) && !is_float(kv, 32)) || !fits(kv, shape)) {
+        throw std::invalid_argument("kv: expected C-contiguous " + shape_text("float16 or float32", shape) + ", got " +
+                                    array_text(kv));
+    }
+    return {kv.data(), is_float(kv, 16), dim(kv.shape(0)), dim(kv.shape(1)), num_kv_heads, head_dim};
+}
+
+std::vector<int32_t> int_vector(const AnyIn& a, const char* name) {
+    const int32_t* p = checked<int32_t>(a, name, {-1});
+    return std::vector<int32_t>(p, p + a.shape(0));
+}
+
+void init_attention_plan(AttentionPlan* self, const AnyIn& row_starts, const AnyIn& context_lens, const AnyIn& tiles,
+                         const AnyIn& tile_starts) {
+    new (self) AttentionPlan(int_vector(row_starts, "row_starts"), int_vector(context_lens, "context_lens"),
+                             int_vector(tiles, "tiles"), int_vector(tile_starts, "tile_starts"));
+}
+
+void run_attention(Context& context, const AttentionPlan& plan, const AnyOut& kv, int64_t layer, int num_heads,
+                   int num_kv_heads, int head_dim, float scale, const AnyIn& q, const AnyOut& out) {
+    const KvMemory memory = kv_memory(kv, num_kv_heads, head_dim);
+    const Shape shape = {plan.num_rows(), static_cast<int64_t>(num_heads) * head_dim};
+    const float* from = checked<float>(q, "q", shape);
+    float* to = checked<float>(out, "out", shape);
+    const nb::gil_scoped_release release;
+    paged_attention(context, plan, memory, layer, num_heads, scale, from, to);
+}
+
+void run_rope(Context& context, const AnyIn& qkv, const AnyOut& kv, int64_t layer, int num_heads, int num_kv_heads,
+              int head_dim, const AnyIn& positions, const AnyIn& slots, const AnyIn& cos, const AnyIn& sin,
+              bool interleaved, const std::optional<AnyIn>& q_norm, const std::optional<AnyIn>& k_norm, float eps,
+              const AnyOut& out) {
+    const KvMemory memory = kv_memory(kv, num_kv_heads, head_dim);
+    const int64_t q_size = static_cast<int64_t>(num_heads) * head_dim;
+    RopeTask t{};
+    t.qkv = checked<float>(qkv, "qkv", {-1, q_size + 2 * static_cast<int64_t>(num_kv_heads) * head_dim});
+    const int64_t rows = dim(qkv.shape(0));
+    t.q_out = checked<float>(out, "out", {rows, q_size});
+    t.positions = checked<int32_t>(positions, "positions", {rows});
+    t.slots = checked<int32_t>(slots, "slots", {rows});
+    t.cos = checked<float>(cos, "rope.cos", {-1, -1});
+    const int64_t num_positions = dim(cos.shape(0)), pairs = dim(cos.shape(1));
+    t.sin = checked<float>(sin, "rope.sin", {num_positions, pairs});
+    if (2 * pairs > head_dim) {
+        throw std::invalid_argument("rope.cos: expected at most " + std::to_string(head_dim / 2) +
+                                    " pairs (half the head size), got " + std::to_string(pairs));
+    }
+    t.q_norm = checked<float>(q_norm, "q_norm", {head_dim});
+    t.k_norm = checked<float>(k_norm, "k_norm", {head_dim});
+    t.eps = eps;
+    t.num_heads = num_heads;
+    t.num_kv_heads = num_kv_heads;
+    t.head_dim = head_dim;
+    t.num_pairs = static_cast<int>(pairs);
+    t.interleaved = interleaved;
+    const nb::gil_scoped_release release;
+    rope_and_store(context, t, memory, layer, rows, num_positions);
+}
+
+void run_rms_norm(Context& context, const AnyIn& x, const AnyIn& weight, float eps,
+                  const std::optional<AnyOut>& residual, const AnyOut& out) {
+    NormTask t{};
+    t.x = checked<float>(x, "x", {-1, -1});
+    const int64_t rows = dim(x.shape(0));
+    t.size = dim(x.shape(1));
+    t.weight = checked<float>(weight, "weight", {t.size});
+    t.residual = residual ? checked<float>(*residual, "residual", {rows, t.size}) : nullptr;
+    t.out = checked<float>(out, "out", {rows, t.size});
+    t.eps = eps;
+    const nb::gil_scoped_release release;
+    rms_norm(context, t, rows);
+}
+
+void run_silu_mul(Context& context, const AnyIn& gate_up, const AnyOut& out) {
+    float* to = checked<float>(out, "out", {-1, -1});
+    const int64_t rows = dim(out.shape(0)), size = dim(out.shape(1));
+    const float* from = checked<float>(gate_up, "gate_up", {rows, 2 * size});
+    const nb::gil_scoped_release release;
+    silu_mul(context, from, rows, size, to);
+}
+
+void run_copy_tiles(Context& context, const AnyOut& kv, const AnyIn& src, const AnyIn& dst) {
+    const int32_t* from = checked<int32_t>(src, "src", {-1});
+    const int64_t n = dim(src.shape(0));
+    const int32_t* to = checked<int32_t>(dst, "dst", {n});
+    if (kv.ndim() < 1 || array_text(kv).back() != ']') {
+        throw std::invalid_argument("kv: expected a C-contiguous array of tiles, got " + array_text(kv));
+    }
+    const int64_t tiles = dim(kv.shape(0));
+    const int64_t bytes = tiles == 0 ? 0 : dim(kv.nbytes()) / tiles;
+    const nb::gil_scoped_release release;
+    copy_tiles(context, kv.data(), tiles, bytes, from, to, n);
+}
+
+void bind_attention(nb::module_& m) {
+    nb::class_<AttentionPlan>(m, "AttentionPlan", "The sequences of a step, checked, with the work lists for them.")
+        .def("__init__", &init_attention_plan, nb::arg("row_starts"), nb::arg("context_lens"), nb::arg("tiles"),
+             nb::arg("tile_starts"))
+        .def_prop_ro("num_rows", &AttentionPlan::num_rows)
+        .def_prop_ro("num_seqs", &AttentionPlan::num_seqs);
+    m.def("paged_attention", &run_attention, nb::arg("context"), nb::arg("plan"), nb::arg("kv"), nb::arg("layer"),
+          nb::arg("num_heads"), nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("scale"), nb::arg("q"),
+          nb::arg("out"));
+    m.def("rope_and_store", &run_rope, nb::arg("context"), nb::arg("qkv"), nb::arg("kv"), nb::arg("layer"),
+          nb::arg("num_heads"), nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("positions"), nb::arg("slots"),
+          nb::arg("cos"), nb::arg("sin"), nb::arg("interleaved"), nb::arg("q_norm").none(), nb::arg("k_norm").none(),
+          nb::arg("eps"), nb::arg("out"));
+}
+
+void bind_elementwise(nb::module_& m) {
+    m.def("rms_norm", &run_rms_norm, nb::arg("context"), nb::arg("x"), nb::arg("weight"), nb::arg("eps"),
+          nb::arg("residual").none(), nb::arg("out"));
+    m.def("silu_mul", &run_silu_mul, nb::arg("context"), nb::arg("gate_up"), nb::arg("out"));
+    m.def("copy_tiles", &run_copy_tiles, nb::arg("context"), nb::arg("kv"), nb::arg("src"), nb::arg("dst"));
+}
+
 }  // namespace
 }  // namespace octavo
 
 NB_MODULE(_native, m) {
     m.doc() = "Octavo's CPU kernels.";
     octavo::bind_context(m);
+    octavo::bind_linear(m);
+    octavo::bind_attention(m);
+    octavo::bind_elementwise(m);
 }

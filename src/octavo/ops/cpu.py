@@ -5,7 +5,48 @@ Importing this module fails with ImportError where the kernels were not built; `
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
 from octavo import _native
+from octavo.errors import MalformedModelError, UnsupportedModelError
+from octavo.ops.base import F32, I32, WeightTensor
+
+
+def _rows_of_bytes(weight: WeightTensor) -> npt.NDArray[np.uint8]:
+    """The data of a matrix [n, K] or vector [K], checked, as [n or 1, bytes of a row]."""
+    *rows, num_columns = weight.shape
+    try:
+        size = _native.row_bytes(weight.type, num_columns)
+    except ValueError as e:
+        raise UnsupportedModelError(f"tensor {weight.name}: {e}") from None
+    num_rows = math.prod(rows)
+    if weight.data.nbytes != num_rows * size:
+        raise MalformedModelError(
+            f"tensor {weight.name}: expected {num_rows * size} bytes for {weight.type} of shape "
+            f"{list(weight.shape)}, got {weight.data.nbytes}"
+        )
+    return np.ascontiguousarray(weight.data).reshape(num_rows, size)
+
+
+def _describe(array: object) -> str:
+    """dtype and shape, for messages."""
+    if not isinstance(array, np.ndarray):
+        return type(array).__name__
+    order = "" if array.flags.c_contiguous else ", not C-contiguous"
+    return f"{array.dtype} {list(array.shape)}{order}"
+
+
+class _Table:
+    """An embedding table [V, H] in its file's bytes."""
+
+    def __init__(self, weight: WeightTensor) -> None:
+        self.rows = _rows_of_bytes(weight)
+        self.type = weight.type
+        self.num_columns = weight.shape[1]
 
 
 class CpuOps:
@@ -20,5 +61,50 @@ class CpuOps:
         self.name = f"cpu-{self._context.isa}"
 
     # ---- linear and embedding
+
+    def prepare_linear(self, parts: Sequence[WeightTensor]) -> _native.Linear:
+        """Matrices [n_i, K], packed. Raises MalformedModelError for weights that are not finite."""
+        widths = {p.shape[-1] for p in parts}
+        if len(widths) != 1:
+            named = ", ".join(f"{p.name} {list(p.shape)}" for p in parts)
+            raise ValueError(
+                f"prepare_linear: expected matrices of one width, got {named or 'none'}"
+            )
+        rows = [(p.name, p.type, _rows_of_bytes(p)) for p in parts]
+        try:
+            return _native.make_linear(self._context, rows, widths.pop())
+        except ValueError as e:
+            raise MalformedModelError(str(e)) from None
+
+    def linear(self, x: F32, weight: _native.Linear, bias: F32 | None = None) -> F32:
+        """x [T, K] -> [T, N]. Raises ValueError for arrays of another dtype, shape or memory order."""
+        out = np.empty((x.shape[0], weight.num_outputs), np.float32)
+        try:
+            _native.linear(self._context, weight, x, bias, out)
+        except TypeError:
+            raise ValueError(
+                f"linear: expected x float32 [T, {weight.k}] and bias float32 [{weight.num_outputs}] or None, "
+                f"C-contiguous; got x {_describe(x)}, bias {_describe(bias)}"
+            ) from None
+        return out
+
+    def prepare_table(self, weight: WeightTensor) -> _Table:
+        """[V, H], left in its format: rows become float32 when they are looked up."""
+        return _Table(weight)
+
+    def embedding(self, table: _Table, token_ids: I32) -> F32:
+        """int32 [T] -> [T, H]. Raises IndexError for an id outside the table, ValueError for another dtype."""
+        out = np.empty((len(token_ids), table.num_columns), np.float32)
+        try:
+            _native.embedding(table.type, table.rows, token_ids, out)
+        except TypeError:
+            raise ValueError(
+                f"embedding: expected token_ids int32 [T], C-contiguous; got {_describe(token_ids)}"
+            ) from None
+        return out
+
+    def prepare_vector(self, weight: WeightTensor) -> F32:
+        """float32 [n]."""
+        return self.embedding(_Table(weight), np.zeros(1, np.int32)).reshape(-1)
 
     # ---- norms, rope, attention, activation, block copy

@@ -30,10 +30,12 @@ def make_ops(device: str, threads: int) -> Ops:
                     "or use --device reference",
                     "device",
                 ) from e
-            log.warning("no native CPU kernels (%s): running on the slow numpy reference; %s", e, _REMEDY)
+            log.warning(
+                "no native CPU kernels (%s): running on the slow numpy reference; %s", e, _REMEDY
+            )
     from octavo.ops.reference import ReferenceOps
 
-    return ReferenceOps()
+    return ReferenceOps(threads)
 
 
 def _native_ops(threads: int) -> Ops:
