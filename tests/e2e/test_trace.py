@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_models import tiny_model
+from tests.tiny_models import make_hf
 from tests.trace_reference import BLOCK, reference_hit_blocks, scaled_prompts
 
 TRACE = "mooncake_conversation_trace.jsonl"
@@ -21,7 +21,7 @@ def test_hit_blocks_equal_those_of_the_reference(shared_dir: Path, tmp_path: Pat
     traces = shared_dir / "traces"
     expected = reference_hit_blocks(traces, TRACE, NUM_REQUESTS, NUM_BLOCKS)
     assert expected > 1000  # there is something to find
-    model = tiny_model(tmp_path, vocab_size=32000)
+    model = make_hf(tmp_path / "model", "llama", vocab_size=32_000, max_position=16_384)
     params = SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True)
     llm = LLM(model=str(model), num_kv_blocks=NUM_BLOCKS, block_size=BLOCK)
     hits = 0
