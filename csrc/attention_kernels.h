@@ -1,0 +1,59 @@
+// One query tile against the keys and values of one KV head: the arithmetic of paged attention.
+//
+// A context is cut at fixed borders into partitions of kPartition tokens. Within a partition a query takes the
+// softmax of its scores over the tokens up to its own position, as its largest score m, its
+// weight l = sum exp(s - m) and acc = sum exp(s - m) v; partitions are then folded in order:
+//     m' = max(m, m_p)   l' = l e^(m - m') + l_p e^(m_p - m')   acc' likewise;   output = acc / l
+// All of this depends on the query's position alone, so a query gives the same bits in any chunk or batch, and
+// whether its partitions ran on one thread or on several.
+//
+// KV memory (ops/base.py): of a tile, keys are [D, 16 tokens] and values [16 tokens, D].
+#pragma once
+
+#include <cstdint>
+
+#include "isa.h"
+
+namespace octavo {
+
+constexpr int kTile = 16;
+constexpr int kPartition = 256;
+constexpr int kTilesPerPartition = kPartition / kTile;
+
+// Rows of a tile are its queries times the heads of a group, query-major: row = query * group + head.
+struct AttentionTask {
+    const float* q;      // first query, first head of the group; heads follow each other
+    float* out;          // likewise
+    int64_t row_stride;  // floats from one query to the next, in q and out
+    int num_queries;
+    int group;           // query heads for each KV head
+    int head_dim;        // a multiple of 8
+    int first_position;  // of the first query; the others follow it
+    float scale;
+    const void* keys;     // of this layer and head in tile 0
+    int64_t tile_stride;  // elements from a tile to the next
+    int64_t value_offset; // elements from a tile's keys to its values
+    const int32_t* tiles; // of the sequence, from position 0
+    int part_begin, part_end;  // partitions to do
+    float* partials;     // null: fold and write `out`; else each partition's result goes here (partial_floats)
+};
+
+static inline int padded_head_dim(int head_dim) { return (head_dim + 15) / 16 * 16; }
+
+// Floats of one row's partial result: acc (padded), m, l.
+static inline int64_t partial_stride(int head_dim) { return padded_head_dim(head_dim) + 2; }
+
+static inline int64_t attention_scratch_floats(int rows, int head_dim) {
+    return static_cast<int64_t>(rows) * (head_dim + kPartition + 2 * partial_stride(head_dim));
+}
+
+struct AttentionKernels {
+    void (*attend_f16)(const AttentionTask& task, float* scratch);
+    void (*attend_f32)(const AttentionTask& task, float* scratch);
+    // Folds the partials of a whole task (part_begin = 0; overwrites them) and writes its `out`.
+    void (*merge)(const AttentionTask& task);
+};
+
+OCTAVO_KERNEL_TABLE(AttentionKernels, attention_kernels)
+
+}  // namespace octavo
