@@ -1,5 +1,7 @@
 """Octavo's CPU kernels (csrc/bindings.cpp). Arrays are C-contiguous, of exactly the dtype named, never converted."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -39,3 +41,61 @@ def row_bytes(type: str, k: int) -> int:
 
 def embedding(type: str, table: _U8, ids: _I32, out: _F32) -> None:
     """Rows ids [T] of the table [V, bytes of a row] -> out [T, H]. IndexError for an id outside the table."""
+
+# Below: arrays of another dtype, shape or memory order are a ValueError too.
+
+class AttentionPlan:
+    """The sequences of a step (`ops.base.AttentionInputs`), checked, with the work lists for them."""
+
+    def __init__(
+        self, row_starts: _I32, context_lens: _I32, tiles: _I32, tile_starts: _I32
+    ) -> None: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def num_seqs(self) -> int: ...
+
+def paged_attention(
+    context: Context,
+    plan: AttentionPlan,
+    kv: npt.NDArray[Any],
+    layer: int,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    scale: float,
+    q: _F32,
+    out: _F32,
+) -> None:
+    """q, out [plan.num_rows, num_heads * head_dim]; kv float16 or float32 [tiles, layers, 2, Hkv, head_dim * 16]."""
+
+def rope_and_store(
+    context: Context,
+    qkv: _F32,
+    kv: npt.NDArray[Any],
+    layer: int,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    positions: _I32,
+    slots: _I32,
+    cos: _F32,
+    sin: _F32,
+    interleaved: bool,
+    q_norm: _F32 | None,
+    k_norm: _F32 | None,
+    eps: float,
+    out: _F32,
+) -> None:
+    """qkv [T, (Hq + 2 Hkv) * head_dim] -> out [T, Hq * head_dim], and keys and values into kv."""
+
+def rms_norm(
+    context: Context, x: _F32, weight: _F32, eps: float, residual: _F32 | None, out: _F32
+) -> None:
+    """x [T, H] -> out [T, H]; residual += x first, in place, if there is one."""
+
+def silu_mul(context: Context, gate_up: _F32, out: _F32) -> None:
+    """gate_up [T, 2 I] -> out [T, I]."""
+
+def copy_tiles(context: Context, kv: npt.NDArray[Any], src: _I32, dst: _I32) -> None:
+    """kv[dst[i]] = kv[src[i]] for each i, in order."""

@@ -13,7 +13,16 @@ import numpy.typing as npt
 
 from octavo import _native
 from octavo.errors import MalformedModelError, UnsupportedModelError
-from octavo.ops.base import F32, I32, WeightTensor
+from octavo.ops.base import (
+    F32,
+    I32,
+    AnyArray,
+    AttentionInputs,
+    AttentionShape,
+    Batch,
+    Rope,
+    WeightTensor,
+)
 
 
 def _rows_of_bytes(weight: WeightTensor) -> npt.NDArray[np.uint8]:
@@ -108,3 +117,57 @@ class CpuOps:
         return self.embedding(_Table(weight), np.zeros(1, np.int32)).reshape(-1)
 
     # ---- norms, rope, attention, activation, block copy
+
+    def plan_attention(self, inputs: AttentionInputs) -> _native.AttentionPlan:
+        """The sequences of the step, checked; the work lists are made at the first layer and kept.
+
+        ValueError unless the arrays fit together: rows and tiles in rising order, a tile for each 16 tokens.
+        """
+        return _native.AttentionPlan(
+            inputs.row_starts, inputs.context_lens, inputs.tiles, inputs.tile_starts
+        )
+
+    def rms_norm(self, x: F32, weight: F32, eps: float, residual: F32 | None = None) -> F32:
+        """See `Ops.rms_norm`."""
+        out = np.empty_like(x)
+        _native.rms_norm(self._context, x, weight, eps, residual, out)
+        return out
+
+    def rope_and_store(
+        self,
+        qkv: F32,
+        layer: int,
+        batch: Batch,
+        shape: AttentionShape,
+        rope: Rope,
+        q_norm: F32 | None = None,
+        k_norm: F32 | None = None,
+        eps: float = 0.0,
+    ) -> F32:
+        """See `Ops.rope_and_store`. ValueError for a position, slot or layer out of range; nothing is written then."""
+        heads, kv_heads, dim = shape.num_heads, shape.num_kv_heads, shape.head_dim
+        out = np.empty((len(qkv), heads * dim), np.float32)
+        _native.rope_and_store(
+            self._context, qkv, batch.kv, layer, heads, kv_heads, dim, batch.positions, batch.slots,
+            rope.cos, rope.sin, rope.interleaved, q_norm, k_norm, eps, out,
+        )  # fmt: skip
+        return out
+
+    def paged_attention(self, q: F32, layer: int, batch: Batch, shape: AttentionShape) -> F32:
+        """See `Ops.paged_attention`. Slots beyond a query's position are never read for it, whatever they hold."""
+        out = np.empty_like(q)
+        _native.paged_attention(
+            self._context, batch.attention, batch.kv, layer,
+            shape.num_heads, shape.num_kv_heads, shape.head_dim, shape.scale, q, out,
+        )  # fmt: skip
+        return out
+
+    def silu_mul(self, gate_up: F32) -> F32:
+        """See `Ops.silu_mul`."""
+        out = np.empty((len(gate_up), gate_up.shape[-1] // 2), np.float32)
+        _native.silu_mul(self._context, gate_up, out)
+        return out
+
+    def copy_tiles(self, kv: AnyArray, src: I32, dst: I32) -> None:
+        """See `Ops.copy_tiles`."""
+        _native.copy_tiles(self._context, kv, src, dst)
