@@ -1,1 +1,1 @@
-"""The OpenAI-compatible HTTP server."""
+"""The OpenAI-compatible HTTP server: `create_app` makes it, `serve` runs it."""

@@ -1,0 +1,155 @@
+"""Request fields that are more than one JSON type, checked with messages a user can act on.
+
+A check raises PydanticCustomError; `parse.py` turns it into the API's error with the field's path.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NoReturn
+
+from pydantic import PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+MAX_STOP_STRINGS = 16
+MAX_PROMPTS = 1024
+
+Prompts = list[str] | list[list[int]]
+
+
+def fail(message: str, kind: str = "invalid") -> NoReturn:
+    """Refuse a field; `kind` is 'invalid' or 'unsupported'."""
+    raise PydanticCustomError(kind, "{message}", {"message": message})
+
+
+def shown(value: object) -> str:
+    """A value as JSON would write it, with its type, short enough for a message."""
+    names = {
+        dict: "an object", list: "an array", str: "a string", bool: "a boolean",
+        int: "an integer", float: "a number", type(None): "null",
+    }  # fmt: skip
+    name = names.get(type(value), type(value).__name__)
+    if value is None or isinstance(value, dict):
+        return name
+    if isinstance(value, list):
+        return f"{name} of {len(value)} items"
+    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+    return f"{name}: {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def _token_ids(value: list[Any], where: str) -> list[int]:
+    if set(map(type, value)) - {int}:
+        i = next(i for i, x in enumerate(value) if type(x) is not int)
+        fail(f"expected token ids (integers), got {shown(value[i])} at {where}[{i}]")
+    return value
+
+
+def check_prompt(value: object) -> Prompts:
+    """A text, texts, token ids or lists of them -> list of prompts."""
+    expected = "expected a string, an array of strings, token ids, or an array of token-id arrays"
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        fail(f"{expected}; got {shown(value)}")
+    if not value:
+        fail(f"{expected}; got an empty array. Send at least one token or text")
+    first = value[0]
+    if isinstance(first, int):
+        return [_token_ids(value, "prompt")]
+    if len(value) > MAX_PROMPTS:
+        fail(f"expected at most {MAX_PROMPTS} prompts in one request, got {len(value)}; split it")
+    if not isinstance(first, str | list):
+        fail(f"{expected}; got {shown(first)} at prompt[0]")
+    for i, item in enumerate(value):
+        if type(item) is not type(first):
+            fail(f"expected all prompts of one type, got {shown(item)} at prompt[{i}]")
+        if isinstance(item, list):
+            _token_ids(item, f"prompt[{i}]")
+    return value
+
+
+def check_stop(value: object) -> tuple[str, ...]:
+    """A string or a list of strings -> tuple; null is none."""
+    if value is None:
+        return ()
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list):
+        fail(f"expected a string or an array of strings, got {shown(value)}")
+    if len(items) > MAX_STOP_STRINGS:
+        fail(f"expected at most {MAX_STOP_STRINGS} stop strings, got {len(items)}")
+    for i, item in enumerate(items):
+        if not isinstance(item, str):
+            fail(f"expected a string, got {shown(item)} at stop[{i}]")
+        if not item:
+            fail(f"expected a stop string of at least one character, got '' at stop[{i}]")
+    return tuple(items)
+
+
+def check_logit_bias(value: object) -> tuple[tuple[int, float], ...]:
+    """{"token id": bias from -100 to 100} -> sorted pairs."""
+    if value is None:
+        return ()
+    if not isinstance(value, dict):
+        fail(f"expected an object of token id to bias, got {shown(value)}")
+    pairs = []
+    for key, bias in value.items():
+        if not (key.isascii() and key.isdigit()):
+            fail(f"expected token ids as keys, got {key[:40]!r}")
+        if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
+            fail(f"expected a bias from -100 to 100 for token {key}, got {shown(bias)}")
+        pairs.append((int(key), float(bias)))
+    return tuple(sorted(pairs))
+
+
+def check_content(value: object) -> str:
+    """A message's content: a string, or text parts joined; null is empty."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if not isinstance(value, list):
+        fail(f"expected a string or an array of content parts, got {shown(value)}")
+    texts = []
+    for i, part in enumerate(value):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(kind, str):
+            fail(f"expected a content part with a `type`, got {shown(part)} at part {i}")
+        if kind not in ("text", "refusal"):
+            fail(f"content part {i} has type {kind[:40]!r}; this model reads only 'text' parts",
+                 "unsupported")  # fmt: skip
+        if not isinstance(part.get(kind), str):
+            fail(f"expected a string in `{kind}` of part {i}, got {shown(part.get(kind))}")
+        texts.append(part[kind])
+    return "".join(texts)
+
+
+_STRING = {"type": "string"}
+_IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+_STOPS = {"type": "array", "items": _STRING, "maxItems": MAX_STOP_STRINGS}
+_PARTS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"type": {"const": "text"}, "text": _STRING},
+        "required": ["type", "text"],
+    },
+}
+
+
+def _any_of(*schemas: dict[str, Any]) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": list(schemas)})
+
+
+PromptField = Annotated[
+    Prompts,
+    PlainValidator(check_prompt),
+    _any_of(_STRING, {"type": "array", "items": _STRING}, _IDS, {"type": "array", "items": _IDS}),
+]
+StopField = Annotated[
+    tuple[str, ...], PlainValidator(check_stop), _any_of(_STRING, _STOPS, {"type": "null"})
+]
+LogitBiasField = Annotated[
+    tuple[tuple[int, float], ...],
+    PlainValidator(check_logit_bias),
+    _any_of({"type": "object", "additionalProperties": {"type": "number"}}, {"type": "null"}),
+]
+ContentField = Annotated[
+    str, PlainValidator(check_content), _any_of(_STRING, _PARTS, {"type": "null"})
+]

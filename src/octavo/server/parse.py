@@ -1,0 +1,129 @@
+"""Bytes of a request -> a checked body, or an error that says what was wrong where."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from starlette.requests import Request
+
+from octavo.errors import RequestError, UnsupportedParameterError
+from octavo.server.fields import shown
+from octavo.server.requests import Body
+from octavo.server.unsupported import refuse_extra_fields
+
+B = TypeVar("B", bound=Body)
+
+
+class BodyTooLargeError(RequestError):
+    """A body over the limit (413)."""
+
+    status = 413
+
+
+class MediaTypeError(RequestError):
+    """A body that is not declared as JSON (415)."""
+
+    status = 415
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body. Raises for another type than JSON and for more than `limit` bytes.
+
+    The type must be declared: a browser sends undeclared or plain-text bodies across origins
+    without asking, and a page elsewhere must not be able to use a server on localhost.
+    """
+    media = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if media != "application/json" and not re.fullmatch(r"application/[\w.-]+\+json", media):
+        raise MediaTypeError(
+            f"expected the header Content-Type: application/json, got {media or 'none'}",
+            code="unsupported_media_type",
+        )
+    declared = request.headers.get("content-length", "0")
+    size, parts = 0, []
+    if not declared.isdigit() or int(declared) <= limit:
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                break
+            parts.append(part)
+        else:
+            return b"".join(parts)
+    raise BodyTooLargeError(
+        f"expected a body of at most {limit} bytes, got {max(size, int(declared))} or more; "
+        "send fewer or shorter prompts",
+        code="body_too_large",
+    )
+
+
+def parse_body(data: bytes, kind: type[B]) -> B:
+    """JSON to a body of class `kind`, every field checked. Raises RequestError."""
+    try:
+        body = kind.model_validate_json(data)
+    except ValidationError as error:
+        raise _refusal(error.errors(include_url=False)[0], kind) from None
+    refuse_extra_fields(body)
+    return body
+
+
+def _refusal(detail: ErrorDetails, kind: type[Body]) -> RequestError:
+    if detail["type"] == "json_invalid":
+        return RequestError(f"the body is not JSON: {detail['ctx']['error']}", code="invalid_json")
+    param = _path(detail["loc"])
+    if detail["type"] == "unsupported":
+        return UnsupportedParameterError(f"`{param}`: {detail['msg']}", param)
+    if detail["type"] == "missing":
+        name = f"`{param}`" if param else "the body"
+        return RequestError(f"{name} is missing; the request must hold it", param, "missing_field")
+    if detail["type"] == "invalid":
+        return RequestError(f"`{param}`: {detail['msg']}", param, "invalid_value")
+    where = f"`{param}`" if param else "the body"
+    expected = _expected(detail, kind)
+    return RequestError(
+        f"{where}: expected {expected}, got {shown(detail['input'])}", param, "invalid_value"
+    )
+
+
+def _path(loc: tuple[int | str, ...]) -> str | None:
+    path = ""
+    for part in loc:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path or None
+
+
+_TYPES = {
+    "int_type": "an integer",
+    "int_parsing_size": "an integer of 64 bits",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a string",
+    "list_type": "an array",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+}
+_SIGNS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
+def _expected(detail: ErrorDetails, kind: type[Body]) -> str:
+    """What a field takes, with its whole range when it has one."""
+    context: dict[str, Any] = detail.get("ctx", {})
+    if detail["type"] == "literal_error":
+        return f"one of {context['expected']}"
+    if "min_length" in context:
+        return f"at least {context['min_length']} item(s) or character(s)"
+    if "max_length" in context:
+        return f"at most {context['max_length']} items or characters"
+    noun = _TYPES.get(detail["type"], "a value")
+    field = kind.model_fields.get(str(detail["loc"][0])) if len(detail["loc"]) == 1 else None
+    limits = dict(context)
+    if field is not None:
+        found = re.findall(r"\b(ge|gt|le|lt)=(-?[\d.]+)", repr(field.annotation) + str(field))
+        limits |= dict(found)
+    if noun == "a value" and not limits:
+        return detail["msg"].removeprefix("Input should be ")
+    ends = [f"{_SIGNS[k]} {v}" for k, v in limits.items() if k in _SIGNS]
+    return " ".join([noun, " and ".join(ends)]).strip()
