@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from octavo.engine.outputs import TextDelta
 from octavo.request import SamplingParams
 from octavo.sched.outputs import FinishReason, SeqOutput
@@ -12,8 +14,10 @@ from octavo.text.tokenizer import Tokenizer
 class ChoiceText:
     """Detokenises one choice and watches for its stop strings."""
 
-    def __init__(self, tokenizer: Tokenizer, params: SamplingParams) -> None:
-        self._detokenizer = tokenizer.detokenizer(params.skip_special_tokens)
+    def __init__(
+        self, tokenizer: Tokenizer, prompt_token_ids: Sequence[int], params: SamplingParams
+    ) -> None:
+        self._detokenizer = tokenizer.detokenizer(params.skip_special_tokens, prompt_token_ids)
         self._stop = (
             StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None
         )

@@ -41,7 +41,9 @@ class Frontend:
         if params.seed is None:
             self._num_seeded += 1
             params = replace(params, seed=(self._seed + self._num_seeded * _GOLDEN) % 2**63)
-        self._choices[request_id] = [ChoiceText(self.tokenizer, params) for _ in range(params.n)]
+        self._choices[request_id] = [
+            ChoiceText(self.tokenizer, prompt_token_ids, params) for _ in range(params.n)
+        ]
         return Request(
             request_id=request_id,
             prompt_token_ids=tuple(prompt_token_ids),
