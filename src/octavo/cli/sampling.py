@@ -34,5 +34,6 @@ def sampling_params(settings: dict[str, Any], defaults: SamplingParams) -> Sampl
     """`defaults` with the flags that were given, taken out of `settings`. Raises RequestError."""
     given = {f.name: settings.pop(f.name) for f in dataclasses.fields(SamplingOptions)}
     tokens = given.pop("max_tokens")
-    changes = {name: value for name, value in given.items() if value not in (None, (), False)}
+    # `is`, for 0 == False: a temperature of 0 is a wish, a flag left out is none.
+    changes = {n: v for n, v in given.items() if not (v is None or v is False or v == ())}
     return dataclasses.replace(defaults, max_tokens=tokens, **changes)
