@@ -74,24 +74,29 @@ def run(way: Way, model: str, prompts: list[list[int]], max_tokens: list[int]) -
         for n in max_tokens
     ]
     begin = time.perf_counter()
-    llm = LLM(model=model, **way.settings)
-    try:
+    with LLM(model=model, **way.settings) as llm:
         for _ in range(way.passes):
             if way.alone:
-                outputs = [llm.generate([p], [s])[0] for p, s in zip(prompts, params, strict=True)]
+                pairs = zip(prompts, params, strict=True)
+                outputs = [llm.generate([p], [s], use_tqdm=False)[0] for p, s in pairs]
             else:
-                outputs = llm.generate(prompts, params)
-        stats = llm.stats()
-    finally:
-        llm.close()
+                outputs = llm.generate(prompts, params, use_tqdm=False)
+        stats = llm.built.core.stats()
+        llm.built.core.check()
     first = [o.outputs[0] for o in outputs]
     return Outcome(
         [tuple(c.token_ids) for c in first],
-        [struct.pack(f"{len(c.logprobs)}d", *(t.logprob for t in c.logprobs)) for c in first],
+        [raw_logprobs(c) for c in first],
         stats.num_preemptions,
         sum(o.num_cached_tokens for o in outputs),
         time.perf_counter() - begin,
     )
+
+
+def raw_logprobs(choice: Any) -> bytes:
+    """The log-probability of each chosen token, as the bytes of a float64."""
+    pairs = zip(choice.logprobs, choice.token_ids, strict=True)
+    return b"".join(struct.pack("d", position[token].logprob) for position, token in pairs)
 
 
 def differences(a: Outcome, b: Outcome) -> tuple[int, int]:

@@ -11,13 +11,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Folder under tests/ -> tier. Tests of the repository itself stand apart.
 TIERS = {
-    "repo": "repo",
-    "kv": "control",
-    "sched": "control",
-    "engine": "control",
-    "cpu": "cpu",
-    "ops": "cpu",
+    **dict.fromkeys(("kv", "sched", "engine", "text", "server", "cli"), "control"),
+    **dict.fromkeys(("ops", "cpu", "models", "runner", "goldens"), "cpu"),
     "e2e": "e2e",
+    "repo": "repo",
 }
 
 
