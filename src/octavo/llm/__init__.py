@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from octavo.llm.build import Built, build
     from octavo.llm.offline import LLM
-    from octavo.llm.outputs import CompletionOutput, Logprob, RequestOutput
+    from octavo.llm.outputs import CompletionOutput, RequestOutput
 
-__all__ = ["LLM", "Built", "CompletionOutput", "Logprob", "RequestOutput", "build"]
+__all__ = ["LLM", "Built", "CompletionOutput", "RequestOutput", "build"]
 
 _HOMES = {
     "LLM": "offline",
     "Built": "build",
     "build": "build",
     "CompletionOutput": "outputs",
-    "Logprob": "outputs",
     "RequestOutput": "outputs",
 }
 

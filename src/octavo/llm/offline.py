@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from octavo.engine.outputs import TextDelta
-from octavo.engine.stats import RequestTimes
+from octavo.engine.stats import EngineStats, RequestTimes
 from octavo.engine.sync import SyncEngine
 from octavo.errors import EngineError, RequestError
 from octavo.llm.build import Built, Progress, build
@@ -110,6 +110,10 @@ class LLM:
             )
         return template.render(messages, add_generation_prompt=add_generation_prompt)
 
+    def stats(self) -> EngineStats:
+        """Gauges and counters of the engine: blocks, tokens, cache hits, preemptions."""
+        return self.built.core.stats()
+
     def close(self) -> None:
         """Let go of the model and its KV memory."""
         self._built = None
@@ -151,12 +155,12 @@ class LLM:
     ) -> list[RequestOutput]:
         each = self._params(params, len(ids))
         outputs = [
-            new_output(prompt, token_ids, p.n)
+            new_output(prompt, token_ids, p)
             for prompt, token_ids, p in zip(prompts, ids, each, strict=True)
         ]
         with _Bar(len(ids), show) as bar:
             for i, delta in self._run(ids, each):
-                outputs[i].add(delta, each[i].logprobs is not None, self.built.tokenizer)
+                outputs[i].add(delta)
                 if outputs[i].finished:
                     bar.advance()
         for output in outputs:

@@ -7,21 +7,7 @@ from dataclasses import dataclass, field
 
 from octavo.engine.outputs import TextDelta
 from octavo.engine.stats import RequestTimes
-from octavo.request import TokenLogprob
-from octavo.text.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True, slots=True)
-class Logprob:
-    """A token's log-probability. `rank` from 1; None if it is not among the alternatives asked for."""
-
-    logprob: float
-    rank: int | None
-    decoded_token: str
-
-
-PositionLogprobs = dict[int, Logprob]
-"""token id -> its entry, at one position: the chosen token and the alternatives asked for."""
+from octavo.request import SamplingParams, TokenLogprob
 
 
 @dataclass(slots=True)
@@ -34,7 +20,7 @@ class CompletionOutput:
     index: int
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
-    logprobs: list[PositionLogprobs] | None = None
+    logprobs: list[TokenLogprob] | None = None
     finish_reason: str | None = None
     stop_reason: int | str | None = None
     error: str | None = None
@@ -52,23 +38,21 @@ class RequestOutput:
     prompt: str | None
     prompt_token_ids: list[int]
     outputs: list[CompletionOutput]
-    prompt_logprobs: list[PositionLogprobs | None] | None = None
+    prompt_logprobs: list[TokenLogprob | None] | None = None
     num_cached_tokens: int = 0
     metrics: RequestTimes | None = None
     finished: bool = False
 
-    def add(self, delta: TextDelta, wants_logprobs: bool, tokenizer: Tokenizer) -> None:
+    def add(self, delta: TextDelta) -> None:
         """Take in what came for one of the choices."""
         out = self.outputs[delta.index]
         self.request_id = delta.request_id
         out.text += delta.text
         out.token_ids += delta.token_ids
-        if wants_logprobs:
-            out.logprobs = (out.logprobs or []) + [position(e, tokenizer) for e in delta.logprobs]
+        if out.logprobs is not None:
+            out.logprobs += delta.logprobs
         if delta.prompt_logprobs is not None:
-            self.prompt_logprobs = [
-                None if e is None else position(e, tokenizer) for e in delta.prompt_logprobs
-            ]
+            self.prompt_logprobs = list(delta.prompt_logprobs)
         self.num_cached_tokens = max(self.num_cached_tokens, delta.num_cached_tokens)
         if delta.finish_reason is not None:
             out.finish_reason = delta.finish_reason
@@ -77,17 +61,12 @@ class RequestOutput:
             self.finished = all(o.finish_reason is not None for o in self.outputs)
 
 
-def new_output(prompt: str | None, token_ids: Sequence[int], num_choices: int) -> RequestOutput:
+def new_output(
+    prompt: str | None, token_ids: Sequence[int], params: SamplingParams
+) -> RequestOutput:
     """An output to be filled."""
-    outputs = [CompletionOutput(index=i) for i in range(num_choices)]
+    outputs = [
+        CompletionOutput(i, logprobs=None if params.logprobs is None else [])
+        for i in range(params.n)
+    ]
     return RequestOutput("", prompt, list(token_ids), outputs)
-
-
-def position(entry: TokenLogprob, tokenizer: Tokenizer) -> PositionLogprobs:
-    """The engine's entry for one position, as a map."""
-    ranks = {token_id: i + 1 for i, (token_id, _) in enumerate(entry.top)}
-    pairs = {entry.token_id: entry.logprob, **dict(entry.top)}
-    return {
-        token_id: Logprob(value, ranks.get(token_id), tokenizer.token_text(token_id))
-        for token_id, value in pairs.items()
-    }
