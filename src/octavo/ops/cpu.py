@@ -55,7 +55,7 @@ class _Table:
     def __init__(self, weight: WeightTensor) -> None:
         self.rows = _rows_of_bytes(weight)
         self.type = weight.type
-        self.num_columns = weight.shape[1]
+        self.num_columns = weight.shape[-1]  # a vector is one row
 
 
 class CpuOps:
