@@ -187,33 +187,38 @@ void Linear::run_panels(const Context& context, const Rows& rows, int64_t begin,
         if (is_float(part.type)) {
             while (panel < stop) panel = run_floats(context, part, panel, stop, rows, bias, out);
         } else {
-            for (; panel < stop; ++panel) run_quant(context, part, panel, rows, bias, out);
+            while (panel < stop) panel = run_quant(context, part, panel, stop, rows, bias, out);
         }
     }
 }
 
-void Linear::run_quant(const Context& context, const Part& part, int64_t panel, const Rows& rows, const float* bias,
-                       float* out) const {
-    const LinearTileFn* kernels = select_linear_quant_kernels(context.isa).tile[quant_index(part.type)];
+// run_quant, run_floats: one or a few panels from `panel` on; return the next one.
+int64_t Linear::run_quant(const Context& context, const Part& part, int64_t panel, int64_t end, const Rows& rows,
+                          const float* bias, float* out) const {
+    const LinearQuantKernels& kernels = select_linear_quant_kernels(context.isa);
+    const int64_t width = panel + kernels.wide_panels <= end ? kernels.wide_panels : 1;
+    const LinearTileFn* fns = (width > 1 ? kernels.wide : kernels.tile)[quant_index(part.type)];
     const int64_t steps = k_ / kStep;
     const int64_t output = part.first_output + panel * kLanes;
     const int64_t correction_bytes = 4 * corrections_[static_cast<size_t>(part.correction)].num_sums;
     LinearTile t{};
     t.weights = packed_.data() + part.offset + panel * part.panel_bytes;
+    t.next = panel + 2 * width <= end ? t.weights + width * part.panel_bytes : nullptr;
     t.steps = steps;
     t.out_stride = num_outputs_;
-    t.outputs = static_cast<int>(std::min<int64_t>(kLanes, part.num_outputs - panel * kLanes));
+    t.outputs = static_cast<int>(std::min<int64_t>(width * kLanes, part.num_outputs - panel * kLanes));
     t.bias = bias == nullptr ? nullptr : bias + output;
     for_each_tile(rows.count, 0, [&](int64_t row, int tile, int) {
         t.q = rows.q + row * k_;
         t.scale = rows.scale + row * steps;
         t.correction = rows.corrections[static_cast<size_t>(part.correction)] + row * steps * correction_bytes;
         t.out = out + row * num_outputs_ + output;
-        kernels[tile](t);
+        fns[tile](t);
+        t.next = nullptr;
     });
+    return panel + width;
 }
 
-// Takes one or a few panels from `panel` on; returns the next one.
 int64_t Linear::run_floats(const Context& context, const Part& part, int64_t panel, int64_t end, const Rows& rows,
                            const float* bias, float* out) const {
     const LinearFloatKernels& kernels = select_linear_float_kernels(context.isa);

@@ -56,8 +56,8 @@ private:
     Rows lay_out(Context& context, const float* x, int64_t rows) const;
     void run_panels(const Context& context, const Rows& rows, int64_t begin, int64_t end, const float* bias,
                     float* out) const;
-    void run_quant(const Context& context, const Part& part, int64_t panel, const Rows& rows, const float* bias,
-                   float* out) const;
+    int64_t run_quant(const Context& context, const Part& part, int64_t panel, int64_t end, const Rows& rows,
+                      const float* bias, float* out) const;
     int64_t run_floats(const Context& context, const Part& part, int64_t panel, int64_t end, const Rows& rows,
                        const float* bias, float* out) const;
     void quantize_tile(const Context& context, const Rows& rows, const float* x, int64_t row, int count) const;

@@ -39,9 +39,10 @@ constexpr int kFirstFloatTile = 1;  // float rows use tiles of 8 and less
 constexpr int kNumQuantTypes = 8;  // WeightType Q8_0 .. Q6_K
 constexpr int kNumFloatTypes = 3;  // F32, F16, BF16
 
-// One panel (quantised weights) or a few neighbouring ones (float weights) times one tile of rows.
+// One panel or a few neighbouring ones times one tile of rows.
 struct LinearTile {
     const uint8_t* weights;
+    const uint8_t* next;  // weights to fetch into the cache meanwhile, or null (quantised)
     int64_t steps;  // K/32 (quantised) or K (float)
     const int8_t* q;
     const float* scale;
@@ -61,7 +62,9 @@ using QuantizeFn = void (*)(const float* x, int64_t stride, int rows, int64_t st
                             int32_t* sums);
 
 struct LinearQuantKernels {
-    LinearTileFn tile[kNumQuantTypes][kNumRowTiles];
+    LinearTileFn tile[kNumQuantTypes][kNumRowTiles];  // one panel
+    LinearTileFn wide[kNumQuantTypes][kNumRowTiles];  // `wide_panels` neighbouring panels
+    int wide_panels;
     QuantizeFn quantize;
 };
 

@@ -35,57 +35,100 @@ using Q4_K = Packed<4, true, 4, 1, true>;
 using Q5_K = Packed<8, true, 4, 1, true>;
 using Q6_K = Packed<8, true, 4, 2, false>;
 
-// Vector `part` of a panel (16 outputs) x R rows.
-template <class P, int R>
-void tile_part(const LinearTile& t, int part) {
-    Vec acc[R];
-    for (int r = 0; r < R; ++r) acc[r] = zero();
-    const uint8_t* weights = t.weights;
-    const int8_t* q = t.q;
-    const float* scale = t.scale;
-    const auto* start = static_cast<const int32_t*>(t.correction);
-    const auto* min_scale = static_cast<const float*>(t.correction);
-    for (int64_t step = 0; step < t.steps; ++step, weights += P::kStepBytes, q += R * kStep, scale += R) {
-        Integers<P::kBits, P::kSmall> integers;
-        integers.load(weights, part);
-        const Vec first = P::scales(weights + P::kScalesAt, part);
+// The weights of a step for vector `part` of a panel, in registers as far as they go.
+template <class P>
+struct Step {
+    Integers<P::kBits, P::kSmall> integers;
+    Vec scales[P::kScales];
+    Vec min;
+
+    void load(const uint8_t* p, int part) {
+        integers.load(p, part);
+        for (int i = 0; i < P::kScales; ++i) {
+            scales[i] = P::scales(p + P::kScalesAt + i * kLanes * P::kScaleBytes, part);
+        }
+        if constexpr (P::kMin) min = P::scales(p + P::kMinAt, part);
+    }
+
+    // acc + this step of one row; `correction` of the first group, `stride` elements before that of the second.
+    Vec add_to(Vec acc, const int8_t* q, float scale, const uint8_t* correction, int stride) const {
         if constexpr (P::kMin) {
-            const Vec min = P::scales(weights + P::kMinAt, part);
-            for (int r = 0; r < R; ++r) {
-                const Vec sum = integers.template dot<0, 8>(q + r * kStep, 0);
-                acc[r] = fma(sum, mul(first, splat(scale[r])), acc[r]);
-                acc[r] = fma(min, splat(min_scale[r]), acc[r]);
-            }
-            min_scale += R;
+            const Vec sum = integers.template dot<0, 8>(q, 0);
+            acc = fma(sum, mul(scales[0], splat(scale)), acc);
+            return fma(min, splat(float_at(correction)), acc);
         } else if constexpr (P::kScales == 2) {
-            const Vec second = P::scales(weights + P::kScalesAt + kLanes * P::kScaleBytes, part);
-            for (int r = 0; r < R; ++r) {
-                const Vec low = integers.template dot<0, 4>(q + r * kStep, start[r]);
-                const Vec high = integers.template dot<4, 8>(q + r * kStep, start[R + r]);
-                acc[r] = fma(low, mul(first, splat(scale[r])), acc[r]);
-                acc[r] = fma(high, mul(second, splat(scale[r])), acc[r]);
-            }
-            start += 2 * R;
+            const Vec low = integers.template dot<0, 4>(q, int_at(correction));
+            const Vec high = integers.template dot<4, 8>(q, int_at(correction + 4 * stride));
+            acc = fma(low, mul(scales[0], splat(scale)), acc);
+            return fma(high, mul(scales[1], splat(scale)), acc);
         } else {
-            for (int r = 0; r < R; ++r) {
-                const Vec sum = integers.template dot<0, 8>(q + r * kStep, start[r]);
-                acc[r] = fma(sum, mul(first, splat(scale[r])), acc[r]);
-            }
-            start += R;
+            const Vec sum = integers.template dot<0, 8>(q, int_at(correction));
+            return fma(sum, mul(scales[0], splat(scale)), acc);
         }
     }
-    const int at = part * kVec;
-    const int n = t.outputs - at;
+
+private:
+    static float float_at(const uint8_t* p) {
+        float v;
+        std::memcpy(&v, p, sizeof v);
+        return v;
+    }
+    static int32_t int_at(const uint8_t* p) {
+        int32_t v;
+        std::memcpy(&v, p, sizeof v);
+        return v;
+    }
+};
+
+void prefetch_lines(const uint8_t* p, int bytes) {
+#if OCTAVO_ISA_LEVEL >= 1
+    for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
+#else
+    (void)p, (void)bytes;
+#endif
+}
+
+// N neighbouring panels x R rows; of each panel only vector `part`.
+template <class P, int N, int R>
+void tile_part(const LinearTile& t, int part) {
+    const int64_t panel_bytes = t.steps * P::kStepBytes;
+    Vec acc[R][N];
     for (int r = 0; r < R; ++r) {
-        Vec sum = acc[r];
-        if (t.bias != nullptr) sum = add(sum, load_some(t.bias + at, n));
-        store_some(t.out + r * t.out_stride + at, sum, n);
+        for (int n = 0; n < N; ++n) acc[r][n] = zero();
+    }
+    const int8_t* q = t.q;
+    const float* scale = t.scale;
+    const auto* correction = static_cast<const uint8_t*>(t.correction);
+    for (int64_t step = 0; step < t.steps; ++step) {
+        Step<P> weights[N];
+        for (int n = 0; n < N; ++n) {
+            const int64_t at = n * panel_bytes + step * P::kStepBytes;
+            weights[n].load(t.weights + at, part);
+            if (t.next != nullptr) prefetch_lines(t.next + at, P::kStepBytes);
+        }
+        for (int r = 0; r < R; ++r) {
+            for (int n = 0; n < N; ++n) {
+                acc[r][n] = weights[n].add_to(acc[r][n], q + r * kStep, scale[r], correction + 4 * r, R);
+            }
+        }
+        q += R * kStep;
+        scale += R;
+        correction += 4 * R * P::kScales;
+    }
+    for (int n = 0; n < N; ++n) {
+        const int at = n * kLanes + part * kVec;
+        const int count = t.outputs - at;
+        for (int r = 0; r < R; ++r) {
+            Vec sum = acc[r][n];
+            if (t.bias != nullptr) sum = add(sum, load_some(t.bias + at, count));
+            store_some(t.out + r * t.out_stride + at, sum, count);
+        }
     }
 }
 
-template <class P, int R>
+template <class P, int N, int R>
 void tile(const LinearTile& t) {
-    for (int part = 0; part < kLanes / kVec; ++part) tile_part<P, R>(t, part);
+    for (int part = 0; part < kLanes / kVec; ++part) tile_part<P, N, R>(t, part);
 }
 
 constexpr uint32_t kInfinity = 0x7f800000u;
@@ -136,13 +179,20 @@ void quantize(const float* x, int64_t stride, int rows, int64_t steps, int8_t* q
     }
 }
 
-#define OCTAVO_TILES(P) {tile<P, 16>, tile<P, 8>, tile<P, 4>, tile<P, 2>, tile<P, 1>}
+// Two panels share what is loaded of a row, where the registers hold the weights of both.
+constexpr int kWide = OCTAVO_ISA_LEVEL == 2 ? 2 : 1;
+
+#define OCTAVO_TILES(P, N) {tile<P, N, 16>, tile<P, N, 8>, tile<P, N, 4>, tile<P, N, 2>, tile<P, N, 1>}
+#define OCTAVO_TYPES(N)                                                                                      \
+    {OCTAVO_TILES(Q8_0, N), OCTAVO_TILES(Q4_0, N), OCTAVO_TILES(Q4_1, N), OCTAVO_TILES(Q5_0, N), \
+     OCTAVO_TILES(Q5_1, N), OCTAVO_TILES(Q4_K, N), OCTAVO_TILES(Q5_K, N), OCTAVO_TILES(Q6_K, N)}
 
 }  // namespace
 
 extern const LinearQuantKernels linear_quant_kernels = {
-    {OCTAVO_TILES(Q8_0), OCTAVO_TILES(Q4_0), OCTAVO_TILES(Q4_1), OCTAVO_TILES(Q5_0), OCTAVO_TILES(Q5_1),
-     OCTAVO_TILES(Q4_K), OCTAVO_TILES(Q5_K), OCTAVO_TILES(Q6_K)},
+    OCTAVO_TYPES(1),
+    OCTAVO_TYPES(kWide),
+    kWide,
     quantize,
 };
 
