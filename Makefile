@@ -15,7 +15,7 @@ check-types:
 	$(PYTHON) -m mypy --strict src
 
 check-layers:
-	PYTHONPATH=src $(PYTHON) -c 'from importlinter.cli import lint_imports_command as c; c()'
+	PYTHONPATH=src $(PYTHON) -c 'from importlinter.cli import lint_imports_command as c; c()' --no-cache
 
 check-lines:
 	$(PYTHON) tests/repo/line_budget.py

@@ -81,7 +81,7 @@ def run(way: Way, model: str, prompts: list[list[int]], max_tokens: list[int]) -
                 outputs = [llm.generate([p], [s], use_tqdm=False)[0] for p, s in pairs]
             else:
                 outputs = llm.generate(prompts, params, use_tqdm=False)
-        stats = llm.built.core.stats()
+        stats = llm.stats()
         llm.built.core.check()
     first = [o.outputs[0] for o in outputs]
     return Outcome(
