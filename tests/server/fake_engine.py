@@ -73,6 +73,7 @@ class FakeEngine:
     script: Script = field(default_factory=Script)
     max_model_len: int = 4096
     max_num_queued_reqs: int = 0
+    vocab_size: int = VOCAB
 
     def __post_init__(self) -> None:
         self.core = FakeCore()
@@ -81,7 +82,7 @@ class FakeEngine:
             num_kv_blocks=64,
             block_size=16,
             max_num_seqs=32,
-            vocab_size=VOCAB,
+            vocab_size=self.vocab_size,
             max_num_queued_reqs=self.max_num_queued_reqs,
         )
         self.is_running = False
@@ -200,11 +201,12 @@ class _Choice:
         byte = self.data[self.num % len(self.data)]
         self.num += 1
         self.held += bytes([byte])
-        text = self._release(self.num % script.hold == 0)
         for stop in params.stop:
-            if stop in self.shown + text:
-                text = (self.shown + text).split(stop)[0][len(self.shown) :]
+            if self.held.endswith(stop.encode()):
+                text = self.held.decode().removesuffix(stop)
                 return self._delta((1 + byte,), text, "stop", stop)
+        # With stop strings nothing is shown before the end: simple, and always allowed.
+        text = self._release(not params.stop and self.num % script.hold == 0)
         last = self.num >= (params.max_tokens or 0)
         if last:
             text += self._release(True)

@@ -52,26 +52,17 @@ async def completions(request: Request) -> Response:
         logprobs=body.logprobs is not None,
         token_ids=bool(body.return_token_ids or body.return_tokens),
     )
-    return await answer(
-        request, body, writer, await _start(ctx, body, prompts, params, name), name
-    )
+    return await answer(request, body, writer, await _start(ctx, body, prompts, params, name), name)
 
 
-@router.post(
-    "/chat/completions", **operation(ChatCompletionRequest, ChatCompletion, streams=True)
-)
+@router.post("/chat/completions", **operation(ChatCompletionRequest, ChatCompletion, streams=True))
 async def chat_completions(request: Request) -> Response:
     """Answer a conversation."""
     ctx = _admit(request)
     body = parse_body(await read_body(request, ctx.max_body_bytes), ChatCompletionRequest)
     model = ctx.resolve_model(body.model)
     params = chat_params(body, ctx.default_sampling, ctx.engine.limits.vocab_size)
-    prompt = await encode_chat(
-        ctx,
-        body.messages,
-        add_generation_prompt=body.add_generation_prompt is not False,
-        add_special_tokens=bool(body.add_special_tokens),
-    )
+    prompt = await encode_chat(ctx, body)
     name = f"chatcmpl-{uuid.uuid4().hex}"
     writer = ChatWriter(
         id=name,

@@ -10,10 +10,10 @@ from fastapi import FastAPI
 from octavo.server import api, meta, pages
 from octavo.server.context import ServingContext
 from octavo.server.error_responses import install_error_handlers
-from octavo.server.http_count import HttpCount
 from octavo.server.logprobs import TokenTexts
 from octavo.server.metrics import Metrics
 from octavo.server.openapi import install_schema
+from octavo.server.outermost import Outermost
 
 
 @asynccontextmanager
@@ -47,7 +47,7 @@ def create_app(ctx: ServingContext) -> FastAPI:
     app.state.metrics.attach(ctx.engine)
     for part in (api, meta, pages):
         app.include_router(part.router)
-    app.add_middleware(HttpCount, counter=app.state.metrics.http_requests)
+    app.add_middleware(Outermost, counter=app.state.metrics.http_requests)
     install_error_handlers(app)
     install_schema(app)
     return app

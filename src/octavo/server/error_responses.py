@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -12,8 +10,6 @@ from starlette.responses import Response
 from octavo.errors import EngineError, OctavoError, RequestError
 from octavo.server.responses import ErrorBody, ErrorDetail, encode
 
-log = logging.getLogger("octavo.server")
-
 RETRY_AFTER = {429: "1", 503: "5"}
 """Seconds after which another try makes sense: a queue moves soon, a restart takes longer."""
 
@@ -21,7 +17,8 @@ RETRY_AFTER = {429: "1", 503: "5"}
 def error_body(error: OctavoError) -> ErrorBody:
     """The body for a deliberate error."""
     if isinstance(error, RequestError):
-        return ErrorBody(ErrorDetail(str(error), error.type, error.param, error.code))
+        code = error.code or ("invalid_value" if error.param else "invalid_request")
+        return ErrorBody(ErrorDetail(str(error), error.type, error.param, code))
     code = {503: "engine_stopped", 500: "sequence_failed"}.get(_status(error))
     return ErrorBody(ErrorDetail(str(error), "server_error", None, code))
 
@@ -36,9 +33,7 @@ def _status(error: OctavoError) -> int:
     return error.status if isinstance(error, RequestError | EngineError) else 500
 
 
-def error_response(
-    status: int, body: ErrorBody, headers: dict[str, str] | None = None
-) -> Response:
+def error_response(status: int, body: ErrorBody, headers: dict[str, str] | None = None) -> Response:
     """A JSON error response."""
     extra = dict(headers or {})
     if status in RETRY_AFTER:
@@ -61,7 +56,7 @@ def _http_body(request: Request, error: HTTPException) -> ErrorBody:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Every exception that leaves an endpoint becomes an error of the API."""
+    """Every deliberate exception becomes an error of the API; for the others see `outermost`."""
 
     async def deliberate(request: Request, error: Exception) -> Response:
         assert isinstance(error, OctavoError)
@@ -75,10 +70,6 @@ def install_error_handlers(app: FastAPI) -> None:
     async def gone(request: Request, error: Exception) -> Response:
         return Response(status_code=499)  # the client left while it sent the body
 
-    async def unexpected(request: Request, error: Exception) -> Response:
-        return error_response(500, internal_error_body())
-
     app.add_exception_handler(OctavoError, deliberate)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(ClientDisconnect, gone)
-    app.add_exception_handler(Exception, unexpected)

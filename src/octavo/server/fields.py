@@ -5,6 +5,7 @@ A check raises PydanticCustomError; `parse.py` turns it into the API's error wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 from pydantic import PlainValidator, WithJsonSchema
@@ -13,7 +14,8 @@ from pydantic_core import PydanticCustomError
 MAX_STOP_STRINGS = 16
 MAX_PROMPTS = 1024
 
-Prompts = list[str] | list[list[int]]
+Prompts = Sequence[str | list[int]]
+Content = str | list[dict[str, Any]]
 
 
 def fail(message: str, kind: str = "invalid") -> NoReturn:
@@ -100,24 +102,22 @@ def check_logit_bias(value: object) -> tuple[tuple[int, float], ...]:
     return tuple(sorted(pairs))
 
 
-def check_content(value: object) -> str:
-    """A message's content: a string, or text parts joined; null is empty."""
+def check_content(value: object) -> Content:
+    """A message's content: a string, or text parts; null is empty."""
     if value is None or isinstance(value, str):
         return value or ""
     if not isinstance(value, list):
         fail(f"expected a string or an array of content parts, got {shown(value)}")
-    texts = []
     for i, part in enumerate(value):
         kind = part.get("type") if isinstance(part, dict) else None
         if not isinstance(kind, str):
             fail(f"expected a content part with a `type`, got {shown(part)} at part {i}")
         if kind not in ("text", "refusal"):
-            fail(f"content part {i} has type {kind[:40]!r}; this model reads only 'text' parts",
-                 "unsupported")  # fmt: skip
+            message = f"content part {i} has type {kind[:40]!r}; only 'text' parts are supported"
+            fail(message + ", put what it says in one", "unsupported")
         if not isinstance(part.get(kind), str):
             fail(f"expected a string in `{kind}` of part {i}, got {shown(part.get(kind))}")
-        texts.append(part[kind])
-    return "".join(texts)
+    return value
 
 
 _STRING = {"type": "string"}
@@ -151,5 +151,5 @@ LogitBiasField = Annotated[
     _any_of({"type": "object", "additionalProperties": {"type": "number"}}, {"type": "null"}),
 ]
 ContentField = Annotated[
-    str, PlainValidator(check_content), _any_of(_STRING, _PARTS, {"type": "null"})
+    Content, PlainValidator(check_content), _any_of(_STRING, _PARTS, {"type": "null"})
 ]

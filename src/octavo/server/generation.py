@@ -67,9 +67,7 @@ class Generation:
                 yield self._seen(0, delta)
             return
         queue: asyncio.Queue[tuple[int, TextDelta] | Exception | None] = asyncio.Queue()
-        pumps = [
-            asyncio.create_task(_pump(i, s, queue)) for i, s in enumerate(self._streams)
-        ]
+        pumps = [asyncio.create_task(_pump(i, s, queue)) for i, s in enumerate(self._streams)]
         try:
             running = len(pumps)
             while running:

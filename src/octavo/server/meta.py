@@ -15,7 +15,8 @@ from octavo.server.openapi import operation
 from octavo.server.parse import parse_body, read_body
 from octavo.server.prompts import check_token_ids, encode, encode_chat
 from octavo.server.requests import DetokenizeRequest, TokenizeRequest
-from octavo.server.responses import Detokenized, ModelCard, ModelList, Tokenized, encode as to_json
+from octavo.server.responses import Detokenized, ModelCard, ModelList, Tokenized
+from octavo.server.responses import encode as to_json
 
 router = APIRouter(tags=["server"])
 
@@ -77,11 +78,7 @@ async def tokenize(request: Request) -> Response:
         got = "both" if body.prompt is not None else "neither"
         raise RequestError(f"expected one of `prompt` and `messages`, got {got}", "prompt")
     if body.messages is not None:
-        begin = body.add_generation_prompt is not False
-        special = bool(body.add_special_tokens)
-        ids = await encode_chat(
-            ctx, body.messages, add_generation_prompt=begin, add_special_tokens=special
-        )
+        ids = await encode_chat(ctx, body)
     else:
         special = body.add_special_tokens is not False
         ids = await encode(ctx, body.prompt or "", add_special_tokens=special)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
 from octavo.errors import RequestError, UnsupportedParameterError
+from octavo.server.expected import expected
 from octavo.server.fields import shown
 from octavo.server.requests import Body
 from octavo.server.unsupported import refuse_extra_fields
@@ -80,9 +81,9 @@ def _refusal(detail: ErrorDetails, kind: type[Body]) -> RequestError:
     if detail["type"] == "invalid":
         return RequestError(f"`{param}`: {detail['msg']}", param, "invalid_value")
     where = f"`{param}`" if param else "the body"
-    expected = _expected(detail, kind)
+    words = expected(kind, detail["loc"])
     return RequestError(
-        f"{where}: expected {expected}, got {shown(detail['input'])}", param, "invalid_value"
+        f"{where}: expected {words}, got {shown(detail['input'])}", param, "invalid_value"
     )
 
 
@@ -91,39 +92,3 @@ def _path(loc: tuple[int | str, ...]) -> str | None:
     for part in loc:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return path or None
-
-
-_TYPES = {
-    "int_type": "an integer",
-    "int_parsing_size": "an integer of 64 bits",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "a string",
-    "list_type": "an array",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-}
-_SIGNS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-
-
-def _expected(detail: ErrorDetails, kind: type[Body]) -> str:
-    """What a field takes, with its whole range when it has one."""
-    context: dict[str, Any] = detail.get("ctx", {})
-    if detail["type"] == "literal_error":
-        return f"one of {context['expected']}"
-    if "min_length" in context:
-        return f"at least {context['min_length']} item(s) or character(s)"
-    if "max_length" in context:
-        return f"at most {context['max_length']} items or characters"
-    noun = _TYPES.get(detail["type"], "a value")
-    field = kind.model_fields.get(str(detail["loc"][0])) if len(detail["loc"]) == 1 else None
-    limits = dict(context)
-    if field is not None:
-        found = re.findall(r"\b(ge|gt|le|lt)=(-?[\d.]+)", repr(field.annotation) + str(field))
-        limits |= dict(found)
-    if noun == "a value" and not limits:
-        return detail["msg"].removeprefix("Input should be ")
-    ends = [f"{_SIGNS[k]} {v}" for k, v in limits.items() if k in _SIGNS]
-    return " ".join([noun, " and ".join(ends)]).strip()

@@ -9,7 +9,9 @@ from typing import Any
 from octavo.errors import RequestError
 from octavo.server.context import ServingContext
 from octavo.server.fields import Prompts
-from octavo.server.requests import ChatMessage
+from octavo.server.requests import ChatCompletionRequest, ChatMessage, TokenizeRequest
+
+ChatFields = ChatCompletionRequest | TokenizeRequest
 
 LONG_TEXT = 16_384
 """Characters from which a text is tokenised in a thread, so that other streams go on."""
@@ -55,13 +57,7 @@ def check_token_ids(ids: Sequence[int], vocab: int, where: str) -> None:
         )
 
 
-async def encode_chat(
-    ctx: ServingContext,
-    messages: Sequence[ChatMessage],
-    *,
-    add_generation_prompt: bool = True,
-    add_special_tokens: bool = False,
-) -> list[int]:
+async def encode_chat(ctx: ServingContext, body: ChatFields) -> list[int]:
     """Token ids of a conversation. The template writes BOS itself where the model wants one."""
     if ctx.chat_template is None:
         raise RequestError(
@@ -69,9 +65,13 @@ async def encode_chat(
             "or send the text to /v1/completions",
             "messages",
         )
-    plain = [_plain(m) for m in messages]
-    text = ctx.chat_template.render(plain, add_generation_prompt=add_generation_prompt)
-    ids = await encode(ctx, text, add_special_tokens=add_special_tokens)
+    text = ctx.chat_template.render(
+        [_plain(message) for message in body.messages or ()],
+        add_generation_prompt=body.add_generation_prompt is not False,
+        continue_final_message=bool(body.continue_final_message),
+        **(body.chat_template_kwargs or {}),
+    )
+    ids = await encode(ctx, text, add_special_tokens=bool(body.add_special_tokens))
     if not ids:
         raise RequestError("`messages`: expected at least one token, got none", "messages")
     return ids

@@ -84,7 +84,7 @@ class ChatMessage(Body):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: ContentField = ""
+    content: ContentField
     name: str | None = None
 
 
@@ -95,6 +95,12 @@ class ChatCompletionRequest(SamplingFields):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     add_generation_prompt: bool | None = Field(None, description="begin the assistant's turn")
+    continue_final_message: bool | None = Field(
+        None, description="go on with the last message (needs add_generation_prompt false)"
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        None, description="variables for the chat template"
+    )
     metadata: dict[str, str] | None = Field(None, description="labels; they go to the debug log")
 
 
@@ -106,6 +112,8 @@ class TokenizeRequest(Body):
     messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
     return_token_strs: bool | None = None
 
 

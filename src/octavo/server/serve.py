@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -20,6 +21,8 @@ from octavo.server.context import ServingContext
 
 log = logging.getLogger("octavo.server")
 
+BACKLOG = 2048
+
 FLUSH_SECONDS = 5
 """How long connections may take to read what is left once the engine has drained."""
 
@@ -32,23 +35,27 @@ def bind(config: ServerConfig) -> socket.socket:
         )[0]
         sock = socket.socket(family, kind, proto)
     except OSError as error:
-        raise ConfigError(
-            f"--host: expected an address of this machine, got {config.host!r} ({error.strerror})",
-            "host",
-        ) from None
+        raise _refusal(config, error) from None
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
-        sock.listen(2048)
+        sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
-        raise ConfigError(
-            f"--port: cannot listen on {config.host}:{config.port} ({error.strerror}); stop what "
-            "uses it, or choose another with --port (0 takes any free one)",
-            "port",
-        ) from None
+        raise _refusal(config, error) from None
     sock.setblocking(False)
     return sock
+
+
+def _refusal(config: ServerConfig, error: OSError) -> ConfigError:
+    at = f"cannot listen on {config.host}:{config.port} ({error.strerror})"
+    if error.errno == errno.EADDRINUSE:
+        remedy = "stop what uses it, or choose another with --port (0 takes any free one)"
+        return ConfigError(f"--port: {at}; {remedy}", "port")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return ConfigError(f"--port: {at}; choose one above 1023", "port")
+    remedy = "expected an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
+    return ConfigError(f"--host: {at}; {remedy}", "host")
 
 
 def url_of(sock: socket.socket) -> str:
@@ -120,9 +127,7 @@ class Server(uvicorn.Server):
             self.should_exit = True
 
 
-def serve(
-    ctx: ServingContext, config: ServerConfig, sock: socket.socket | None = None
-) -> None:
+def serve(ctx: ServingContext, config: ServerConfig, sock: socket.socket | None = None) -> None:
     """Serve until a signal; returns after a clean end.
 
     `sock`: a socket from `bind`, for callers that take the port before they load the model.

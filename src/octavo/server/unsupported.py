@@ -64,8 +64,6 @@ UNSUPPORTED: Mapping[str, tuple[tuple[object, ...], str]] = {
     "mm_processor_kwargs": (({},), "this server reads text only"),
     "documents": (([],), "put the documents in a message"),
     "chat_template": ((), "the server's template is used (--chat-template changes it)"),
-    "chat_template_kwargs": (({},), "the server's template is used as it is"),
-    "continue_final_message": ((False,), "use /v1/completions with the rendered prompt"),
     "logits_processors": (([],), "use `logit_bias`"),
     "kv_transfer_params": ((), _OUT),
     "vllm_xargs": (({},), _OUT),
