@@ -19,8 +19,8 @@ def error_body(error: OctavoError) -> ErrorBody:
     if isinstance(error, RequestError):
         code = error.code or ("invalid_value" if error.param else "invalid_request")
         return ErrorBody(ErrorDetail(str(error), error.type, error.param, code))
-    code = {503: "engine_stopped", 500: "sequence_failed"}.get(_status(error))
-    return ErrorBody(ErrorDetail(str(error), "server_error", None, code))
+    kind = "engine_stopped" if _status(error) == 503 else "sequence_failed"
+    return ErrorBody(ErrorDetail(str(error), "server_error", None, kind))
 
 
 def internal_error_body() -> ErrorBody:
