@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.errors import MalformedModelError, ModelNotFoundError
-from octavo.text.chat_template import ChatTemplate
+from octavo.text.hf_files import read_chat_template, read_json, token_content
 from octavo.text.hf_vocab import read_vocab
 from octavo.text.tokenizer import Tokenizer
 
@@ -27,12 +26,12 @@ def load_hf_tokenizer(directory: Path) -> Tokenizer:
     directory = Path(directory)
     backend = _backend(directory / "tokenizer.json")
     config = {
-        **_json(directory / "special_tokens_map.json"),
-        **_json(directory / "tokenizer_config.json"),
+        **read_json(directory / "special_tokens_map.json"),
+        **read_json(directory / "tokenizer_config.json"),
     }
     _add_declared_tokens(backend, config)
     vocab = read_vocab(backend)
-    bos, eos = _text(config.get("bos_token")), _text(config.get("eos_token"))
+    bos, eos = token_content(config.get("bos_token")), token_content(config.get("eos_token"))
     bos_id, eos_id = _id(backend, bos), _id(backend, eos)
     prefix, suffix = _affixes(backend)
     if isinstance(config.get("add_bos_token"), bool):
@@ -46,7 +45,7 @@ def load_hf_tokenizer(directory: Path) -> Tokenizer:
         eos_token_ids=_eos_ids(directory, eos_id),
         prefix_ids=prefix,
         suffix_ids=suffix,
-        chat_template=_template(directory, config, bos or "", eos or ""),
+        chat_template=read_chat_template(directory, config),
     )
 
 
@@ -68,25 +67,6 @@ def _backend(path: Path) -> tokenizers.Tokenizer:
     return backend
 
 
-def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise MalformedModelError(f"{path}: not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise MalformedModelError(f"{path}: expected an object, got {type(value).__name__}")
-    return value
-
-
-def _text(token: object) -> str | None:
-    """A token is written as a string, or as an object with its content."""
-    if isinstance(token, Mapping):
-        token = token.get("content")
-    return token if isinstance(token, str) and token else None
-
-
 def _id(backend: tokenizers.Tokenizer, token: str | None) -> int | None:
     if token is None:
         return None
@@ -102,8 +82,12 @@ def _add_declared_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any
     if not isinstance(declared, Mapping):
         return
     known = backend.get_added_tokens_decoder()
+    if not all(key.isdecimal() and isinstance(entry, Mapping) for key, entry in declared.items()):
+        raise MalformedModelError(
+            "tokenizer_config.json: added_tokens_decoder: expected objects by token id"
+        )
     for key, entry in sorted(declared.items(), key=lambda item: int(item[0])):
-        text = _text(entry)
+        text = token_content(entry)
         if text is None or int(key) in known or _id(backend, text) not in (int(key), None):
             continue
         if _id(backend, text) is None and int(key) != backend.get_vocab_size():
@@ -131,27 +115,6 @@ def _eos_ids(directory: Path, eos_id: int | None) -> tuple[int, ...]:
     for name in ("generation_config.json", "config.json"):
         if name == "config.json" and ids:
             break
-        value = _json(directory / name).get("eos_token_id")
+        value = read_json(directory / name).get("eos_token_id")
         ids += [i for i in (value if isinstance(value, list) else [value]) if isinstance(i, int)]
     return tuple(dict.fromkeys(ids))
-
-
-def _template(
-    directory: Path, config: Mapping[str, Any], bos: str, eos: str
-) -> ChatTemplate | None:
-    named: dict[str, str] = {}
-    for source in (config, _json(directory / "chat_template.json")):
-        value = source.get("chat_template")
-        if isinstance(value, str):
-            named["default"] = value
-        elif isinstance(value, list):
-            named |= {e["name"]: e["template"] for e in value if {"name", "template"} <= set(e)}
-    for path in sorted((directory / "additional_chat_templates").glob("*.jinja")):
-        named[path.stem] = path.read_text(encoding="utf-8")
-    if (path := directory / "chat_template.jinja").is_file():
-        named["default"] = path.read_text(encoding="utf-8")
-    if not named:
-        return None
-    keys = ("unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
-    others = {key: text for key in keys if (text := _text(config.get(key)))}
-    return ChatTemplate(named, bos_token=bos, eos_token=eos, special_tokens=others)

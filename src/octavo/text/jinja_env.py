@@ -9,14 +9,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from octavo.errors import RequestError
+from octavo.text.jinja_limits import MAX_OUTPUT_CHARS, LimitExceeded, Range, check_operation
 
 if TYPE_CHECKING:
     import jinja2
     from jinja2 import nodes
     from jinja2.parser import Parser
-
-MAX_OUTPUT_CHARS = 16 * 2**20
-_MAX_RANGE_ITEMS = 1_000_000  # per rendering, all range() calls together
 
 
 class TemplateRaised(Exception):
@@ -41,16 +39,7 @@ def environment() -> jinja2.Environment:
         def call_binop(
             self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any
         ) -> Any:
-            if operator == "**":
-                fits = (
-                    max(abs(left), 2) ** min(abs(right), 64) < 2**64
-                    if _numbers(left, right)
-                    else True
-                )
-            else:
-                fits = _product_size(left, right) <= MAX_OUTPUT_CHARS
-            if not fits:
-                raise OverflowError(f"the result of {operator} is too large")
+            check_operation(operator, left, right)
             return super().call_binop(context, operator, left, right)
 
     class Generation(Extension):
@@ -94,13 +83,13 @@ def render(
 
     pieces: list[str] = []
     size = 0
-    functions = {"range": _Range(), "strftime_now": lambda form: now().strftime(form)}
+    functions = {"range": Range(), "strftime_now": lambda form: now().strftime(form)}
     try:
         for piece in template.generate({**functions, **variables}):
             pieces.append(piece)
             size += len(piece)
             if size > MAX_OUTPUT_CHARS:
-                raise OverflowError(f"it wrote more than {MAX_OUTPUT_CHARS} characters")
+                raise LimitExceeded(f"it wrote more than {MAX_OUTPUT_CHARS} characters")
     except TemplateRaised as error:
         raise RequestError(
             f"the chat template refuses these messages: {error}", "messages"
@@ -121,34 +110,6 @@ def render(
             "messages",
         ) from None
     return "".join(pieces)
-
-
-class _Range:
-    """range(), with a budget over the whole rendering so that nested loops end."""
-
-    def __init__(self) -> None:
-        self._left = _MAX_RANGE_ITEMS
-
-    def __call__(self, *args: int) -> range:
-        items = range(*args)
-        self._left -= len(items)
-        if self._left < 0:
-            raise OverflowError(f"more than {_MAX_RANGE_ITEMS} steps of range()")
-        return items
-
-
-def _numbers(*values: object) -> bool:
-    return all(isinstance(v, int | float) for v in values)
-
-
-def _product_size(left: Any, right: Any) -> int:
-    if isinstance(left, int):
-        left, right = right, left
-    if isinstance(left, int):
-        return (left.bit_length() + right.bit_length()) // 8
-    if isinstance(left, str | bytes | list | tuple) and isinstance(right, int):
-        return int(len(left) * max(right, 0))
-    return 0
 
 
 def _tojson(
