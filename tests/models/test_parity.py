@@ -32,6 +32,11 @@ def goldens(name: str) -> dict[str, np.ndarray]:
         return dict(file)
 
 
+def tiny_golden(name: str) -> dict[str, np.ndarray]:
+    prefix = f"{name}/"
+    return {k.removeprefix(prefix): v for k, v in goldens("tiny").items() if k.startswith(prefix)}
+
+
 def make_ops(kind: str) -> Ops:
     if kind == "reference":
         return ReferenceOps(2)
@@ -59,8 +64,7 @@ def largest_difference(model: Model, golden: dict[str, np.ndarray], chunk: int) 
 @pytest.mark.parametrize("kind", ["reference", "cpu"])
 @pytest.mark.parametrize("name", [*VARIANTS, *GGUF_MODELS])
 def test_tiny_models(name: str, kind: str, tmp_path: Path) -> None:
-    prefix = f"{name}/"
-    golden = {k.removeprefix(prefix): v for k, v in goldens("tiny").items() if k.startswith(prefix)}
+    golden = tiny_golden(name)
     checkpoint = open_checkpoint(make_golden_model(tmp_path, name))
     model = load_model(
         checkpoint, make_ops(kind), dtype="float32", max_model_len=int(golden["lengths"].max())
@@ -68,6 +72,21 @@ def test_tiny_models(name: str, kind: str, tmp_path: Path) -> None:
     difference = largest_difference(model, golden, chunk=33)
     print(f"{name} {kind}: {difference:.2e}")
     assert difference < TOLERANCE
+
+
+@pytest.mark.parametrize("name", [n for n in GGUF_MODELS if not n.endswith("f16")])
+def test_tiny_models_on_quantised_kernels(name: str, tmp_path: Path) -> None:
+    """8-bit activations cost a random network some accuracy; a format misread costs all of it."""
+    golden = tiny_golden(name)
+    length = int(golden["lengths"][-1])
+    tokens = golden["tokens"][-length:].tolist()
+    checkpoint = open_checkpoint(make_golden_model(tmp_path, name))
+    model = load_model(checkpoint, make_ops("cpu"), max_model_len=length)
+    values = log_softmax(logits_of(model, tokens, kv_dtype="float16"))
+    expected = golden["next_logprobs"][-(length - 1) :]
+    error = np.abs(values[np.arange(length - 1), tokens[1:]] - expected).mean()
+    print(f"{name}: {error:.3f} of a spread of {expected.std():.2f}")
+    assert error < 0.06 * expected.std()
 
 
 @pytest.mark.parametrize("name", ROPE_CASES)
@@ -106,9 +125,9 @@ def test_perplexity_of_the_native_quantised_path(default_model_path: Path) -> No
 def test_wikitext_tokens_are_those_of_our_tokenizer(
     default_model_path: Path, shared_dir: Path
 ) -> None:
-    from octavo.text.tokenizer import load_tokenizer
+    from octavo.text.gguf_tokenizer import gguf_tokenizer
 
     golden = goldens("default")["wikitext_tokens"].reshape(-1)
     text = (shared_dir / "text" / "wikitext2_test.txt").read_text(encoding="utf-8")
-    tokenizer = load_tokenizer(open_checkpoint(default_model_path))
+    tokenizer = gguf_tokenizer(open_checkpoint(default_model_path).gguf_metadata or {})
     assert tokenizer.encode(text[:200_000])[: len(golden)] == golden.tolist()
