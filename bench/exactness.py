@@ -95,8 +95,7 @@ def run(way: Way, model: str, prompts: list[list[int]], max_tokens: list[int]) -
 
 def raw_logprobs(choice: Any) -> bytes:
     """The log-probability of each chosen token, as the bytes of a float64."""
-    pairs = zip(choice.logprobs, choice.token_ids, strict=True)
-    return b"".join(struct.pack("d", position[token].logprob) for position, token in pairs)
+    return b"".join(struct.pack("d", entry.logprob) for entry in choice.logprobs)
 
 
 def differences(a: Outcome, b: Outcome) -> tuple[int, int]:

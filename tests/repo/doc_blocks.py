@@ -16,6 +16,7 @@ Some commands are recognised by themselves:
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,27 +67,34 @@ def blocks(path: Path, text: str | None = None) -> list[Block]:
 
 
 def commands(text: str) -> list[str]:
-    """The commands of a bash block: continued lines and here-documents joined, comments dropped,
-    `a && b` taken apart at the top level (as it stands in set-up lines)."""
+    """The commands of a bash block: continued lines, open quotes and here-documents joined, comments
+    dropped, `a && b` taken apart at the top level (as it stands in set-up lines)."""
     text = re.sub(r"\\\n\s*", "", text)
     lines: list[str] = []
     here = ""
     for line in text.splitlines():
-        if here:
+        if here or (lines and _is_open(lines[-1])):
             lines[-1] += "\n" + line
             here = "" if line == here else here
-            continue
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        m = re.search(r"<<\s*'?(\w+)'?", line)
-        here = m[1] if m else ""
-        lines.append(line)
+        elif line.strip() and not line.lstrip().startswith("#"):
+            lines.append(line)
+            m = re.search(r"<<\s*'?(\w+)'?", line)
+            here = m[1] if m else ""
     out: list[str] = []
     for line in lines:
         parts = [p.strip() for p in line.split("&&")]
         apart = any(kind(p) != "run" for p in parts)
         out += parts if apart else [line.strip()]
     return [re.sub(r"\s+#\s.*$", "", c) if "\n" not in c else c for c in out]
+
+
+def _is_open(command: str) -> bool:
+    """True if a quotation goes on in the next line."""
+    try:
+        shlex.split(command, comments=True)
+    except ValueError:
+        return True
+    return False
 
 
 def kind(command: str) -> str:

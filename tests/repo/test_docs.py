@@ -85,6 +85,8 @@ python - <<'END'
 print(1)
 
 END
+echo '{
+"a": 1}'
 ```
 
 ```text
@@ -102,8 +104,9 @@ not run
         "octavo serve",
         "curl -s http://127.0.0.1:8000/v1/models && echo ok",
         "python - <<'END'\nprint(1)\n\nEND",
+        "echo '{\n\"a\": 1}'",
     ]
-    assert [kind(c) for c in commands(short.text)] == ["ci", "serve", "run", "run"]
+    assert [kind(c) for c in commands(short.text)] == ["ci", "serve", "run", "run", "run"]
     assert other.lang == "text"
     assert short.wants_server
     assert not long.wants_server
