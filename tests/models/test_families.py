@@ -7,6 +7,7 @@ import pytest
 
 from octavo.errors import ConfigError, UnsupportedModelError
 from octavo.models.loader import load_model, longest_context
+from octavo.ops.base import Ops
 from octavo.ops.formats import dequantize, from_float32
 from octavo.ops.reference import ReferenceOps
 from tests.models.drive import Run, logits_of, make_batch, new_kv
@@ -33,10 +34,21 @@ def load(checkpoint: MemoryCheckpoint, **settings):  # type: ignore[no-untyped-d
     return load_model(checkpoint, settings.pop("ops", ReferenceOps()), **settings)
 
 
+def make_ops(kind: str, threads: int = 2) -> Ops:
+    if kind == "reference":
+        return ReferenceOps(threads)
+    cpu = pytest.importorskip("octavo.ops.cpu", reason="native kernels are not built")
+    return cpu.CpuOps(threads)  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("kv_dtype", ["float32", "float16"])
+@pytest.mark.parametrize("format", ["F32", "BF16", "Q8_0", "Q4_1"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_chunks_and_company_change_no_bit(family: str, kv_dtype: str) -> None:
-    model = load(MemoryCheckpoint(make_spec(family)))
+@pytest.mark.parametrize("kind", ["reference", "cpu"])
+def test_chunks_and_company_change_no_bit(
+    kind: str, family: str, format: str, kv_dtype: str
+) -> None:
+    model = load(MemoryCheckpoint(make_spec(family), format), ops=make_ops(kind))
     whole = logits_of(model, TOKENS, kv_dtype=kv_dtype)
     assert whole.shape == (45, 80)
     assert whole.dtype == np.float32
@@ -46,6 +58,7 @@ def test_chunks_and_company_change_no_bit(family: str, kv_dtype: str) -> None:
         )
     kv = new_kv(model, 8, kv_dtype)
     tiles = [5, 2, 7]
+    model = load(MemoryCheckpoint(make_spec(family), format), ops=make_ops(kind, threads=1))
     model.forward(make_batch(model.ops, kv, [Run(TOKENS[:20], 0, tiles)]))
     runs = [Run(TOKENS[1:13], 0, [3]), Run(TOKENS[20:45], 20, tiles), Run(TOKENS[:1], 0, [0])]
     together = model.forward(make_batch(model.ops, kv, runs, [36, 12, 37]))
