@@ -6,14 +6,12 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from octavo import __version__
 from octavo.cli import logs
 from octavo.cli.progress import LoadBar
 from octavo.config import EngineConfig, ServerConfig
 
 if TYPE_CHECKING:
     from octavo.llm import Built
-    from octavo.server.context import ServingContext
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +27,11 @@ def serve(settings: dict[str, Any]) -> None:
     # Beside the weights: the HTTP side takes most of a second to import.
     from octavo.server.serve import bind, serve
 
-    sock = bind(server_config)
-    serve(_context(loading.wait(), server_config), server_config, sock)
+    with bind(server_config) as sock:
+        built = loading.wait()
+        from octavo.llm.serving import serving_context
+
+        serve(serving_context(built, server_config), server_config, sock)
 
 
 class _Loading:
@@ -58,32 +59,3 @@ class _Loading:
         if self._built is None:
             raise self._error or RuntimeError("loading ended without a result")
         return self._built
-
-
-def _context(built: Built, config: ServerConfig) -> ServingContext:
-    from octavo.engine.async_engine import AsyncEngine
-    from octavo.server.context import ServingContext
-
-    cache = built.config.cache
-    return ServingContext(
-        engine=AsyncEngine(
-            built.core,
-            built.tokenizer,
-            built.limits,
-            built.config.device.seed,
-            check_when_idle=config.log_level == "debug",
-        ),
-        tokenizer=built.tokenizer,
-        model_names=built.model_names,
-        version=__version__,
-        chat_template=built.chat_template,
-        api_key=config.api_key,
-        default_sampling=built.default_sampling,
-        root=str(built.checkpoint.path),
-        cache_info={
-            "block_size": str(cache.block_size),
-            "num_kv_blocks": str(built.kv_size.num_blocks),
-            "cache_dtype": built.kv_size.shape.dtype,
-            "enable_prefix_caching": str(cache.enable_prefix_caching),
-        },
-    )

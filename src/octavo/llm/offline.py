@@ -38,21 +38,18 @@ class LLM:
     ) -> None:
         if model is not None:
             settings["model"] = model
-        self._built: Built | None = build(engine_config(settings), progress)
-        built = self._built
-        self._engine = SyncEngine(
-            built.core, built.tokenizer, built.limits, built.config.device.seed
-        )
-        self._times: dict[str, RequestTimes] = {}
+        built = build(engine_config(settings), progress)
         built.core.on_finished = self._note_times
+        seed = built.config.device.seed
+        engine = SyncEngine(built.core, built.tokenizer, built.limits, seed)
+        self._open: tuple[Built, SyncEngine] | None = (built, engine)
+        self._times: dict[str, RequestTimes] = {}
         self._busy = threading.Lock()
 
     @property
     def built(self) -> Built:
         """The parts: tokenizer, limits, engine core, ... Raises EngineError after `close`."""
-        if self._built is None:
-            raise EngineError("this LLM is closed; make a new one")
-        return self._built
+        return self._parts[0]
 
     def generate(
         self,
@@ -116,8 +113,7 @@ class LLM:
 
     def close(self) -> None:
         """Let go of the model and its KV memory."""
-        self._built = None
-        del self._engine
+        self._open = None
 
     def __enter__(self) -> Self:
         return self
@@ -128,10 +124,15 @@ class LLM:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._built is not None:
-            self.close()
+        self.close()
 
     # -- running -----------------------------------------------------------------------------------
+
+    @property
+    def _parts(self) -> tuple[Built, SyncEngine]:
+        if self._open is None:
+            raise EngineError("this LLM is closed; make a new one")
+        return self._open
 
     @property
     def _num_ids(self) -> int:
@@ -191,7 +192,7 @@ class LLM:
                 " concurrent callers)"
             )
         try:
-            yield from self._engine.generate(ids, params)
+            yield from self._parts[1].generate(ids, params)
         finally:
             self._busy.release()
 
