@@ -129,6 +129,12 @@ def _open_file(path: Path) -> Checkpoint:
         tensors[EMBEDDING].shape[0],
         rope_factors(file.tensors, source),
     )
+    tokens = file.metadata.get("tokenizer.ggml.tokens")
+    if isinstance(tokens, list) and len(tokens) > spec.vocab_size:
+        raise MalformedModelError(
+            f"{source}: tokenizer.ggml.tokens: expected at most {spec.vocab_size} tokens, as many as the rows "
+            f"of token_embd.weight, got {len(tokens)}"
+        )
     return Checkpoint(
         path=path,
         spec=spec,

@@ -84,7 +84,7 @@ class Cursor:
         if value > limit or value * bytes_each > self.size - self.offset:
             self.fail(
                 f"{value} {what} cannot be: the file has {self.size - self.offset} more bytes "
-                f"(limit: {limit}); it is damaged",
+                f"(limit: {limit}); it is truncated or damaged",
                 start,
             )
         return value
