@@ -23,7 +23,7 @@ from octavo.ops.base import Ops
 from octavo.ops.select import make_ops
 from octavo.request import SamplingParams
 from octavo.runner.host_memory import available_bytes
-from octavo.runner.kv_size import Demand, KVSize, size_kv
+from octavo.runner.kv_size import Demand, KVSize, human, size_kv
 from octavo.runner.kv_storage import KVShape, KVStorage
 from octavo.runner.model_runner import ModelRunner
 from octavo.sched.scheduler import Scheduler
@@ -72,6 +72,15 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
     default_sampling = _default_sampling(checkpoint)
     ops = make_ops(config.device.device, config.device.num_threads)
     kv_size = _size_kv(config, checkpoint, ops)
+    log.info(
+        "%s: %s, %d layers, weights %s; %s, %d threads",
+        path.name,
+        checkpoint.spec.architecture,
+        checkpoint.spec.num_layers,
+        human(checkpoint.size_bytes),
+        ops.name,
+        config.device.num_threads,
+    )
     log.info("%s", kv_size)
     model = load_model(
         checkpoint,
