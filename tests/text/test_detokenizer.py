@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.text import Tokenizer, gguf_tokenizer
@@ -26,6 +26,7 @@ def in_pieces(tokenizer: Tokenizer, ids: list[int], cuts: list[int], **options: 
 
 
 @each_tokenizer
+@settings(deadline=None)
 @given(text=unicode | st.sampled_from(HARD_TEXTS), cuts=st.lists(st.integers(0, 10**6)))
 def test_text_survives_any_split(tokenizer: Tokenizer, text: str, cuts: list[int]) -> None:
     if tokenizer.vocab.style == "sentencepiece":
@@ -37,6 +38,7 @@ def test_text_survives_any_split(tokenizer: Tokenizer, text: str, cuts: list[int
 
 
 @each_tokenizer
+@settings(deadline=None)
 @given(data=st.data(), cuts=st.lists(st.integers(0, 10**6)), skip=st.booleans())
 def test_any_tokens_decode_the_same_in_pieces_as_at_once(
     tokenizer: Tokenizer, data: st.DataObject, cuts: list[int], skip: bool
@@ -103,6 +105,7 @@ def test_only_one_space_is_taken_away() -> None:
 
 
 @each_tokenizer
+@settings(deadline=None)
 @given(text=st.sampled_from(HARD_TEXTS), cut=st.integers(0, 100))
 def test_a_prompt_may_end_inside_a_character(tokenizer: Tokenizer, text: str, cut: int) -> None:
     ids = tokenizer.encode(text, add_special_tokens=False)

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.errors import MalformedModelError, RequestError, UnsupportedModelError
@@ -114,6 +114,7 @@ def merge_by_hand(text: str, scores: dict[str, float]) -> list[str]:
         pieces[at : at + 2] = [joined[at]]
 
 
+@settings(deadline=None)
 @given(
     words=st.lists(st.text("abc", min_size=2, max_size=5), unique=True, max_size=20),
     text=st.text("abc", max_size=30),
@@ -160,6 +161,7 @@ def test_pre_tokenizers_cut_words(name: str, text: str, words: list[str]) -> Non
 
 
 @pytest.mark.parametrize("name", sorted(SPECS))
+@settings(deadline=None)
 @given(text=st.text(st.characters(codec="utf-8"), max_size=30))
 def test_pre_tokenizers_lose_nothing(name: str, text: str) -> None:
     spans = [span for _, span in build(SPECS[name]).pre_tokenize_str(text)]

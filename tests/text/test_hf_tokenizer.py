@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import (
     AddedToken,
@@ -119,6 +119,7 @@ def test_sentencepiece_decodes_as_the_library_does(tmp_path: Path, metaspace: bo
     assert tokenizer.token_bytes(hello[0]).startswith(b" ")
 
 
+@settings(deadline=None)
 @given(text=st.text(st.characters(codec="utf-8"), max_size=40))
 def test_byte_level_text_survives(byte_level: Any, text: str) -> None:
     assert byte_level.decode(byte_level.encode(text), skip_special_tokens=False) == text

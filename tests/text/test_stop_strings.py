@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.errors import RequestError
@@ -20,6 +20,7 @@ def naive(text: str, stop: list[str]) -> tuple[int, str] | None:
     return None
 
 
+@settings(deadline=None)
 @given(stops, pieces, st.booleans())
 def test_shows_exactly_what_a_search_over_the_whole_text_would(
     stop: list[str], pieces: list[str], include: bool
@@ -41,6 +42,7 @@ def test_shows_exactly_what_a_search_over_the_whole_text_would(
         assert (shown, matched) == (text[: end if include else end - len(found)], found)
 
 
+@settings(deadline=None)
 @given(stops, pieces)
 def test_holds_back_the_longest_possible_beginning_and_no_more(
     stop: list[str], pieces: list[str]

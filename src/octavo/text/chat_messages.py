@@ -31,7 +31,7 @@ def normalise(
         copy = dict(message)
         copy["content"] = _content(message.get("content"), where, takes_text, takes_parts)
         if copy.get("tool_calls"):
-            copy["tool_calls"] = [_tool_call(c, where) for c in copy["tool_calls"]]
+            copy["tool_calls"] = _tool_calls(copy["tool_calls"], f"{where}.tool_calls")
         result.append(copy)
     return result
 
@@ -72,16 +72,22 @@ def _part_text(part: Any, where: str) -> str:
     )
 
 
+def _tool_calls(calls: Any, where: str) -> list[Any]:
+    if not isinstance(calls, list | tuple):
+        raise RequestError(f"{where}: expected a list, got {type(calls).__name__}", "messages")
+    return [_tool_call(call, f"{where}[{at}]") for at, call in enumerate(calls)]
+
+
 def _tool_call(call: Any, where: str) -> Any:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
-        raise RequestError(f"{where}.tool_calls: expected objects with a function", "messages")
+        raise RequestError(f"{where}: expected an object with a function", "messages")
     arguments = function.get("arguments")
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments) if arguments.strip() else {}
         except ValueError as error:
             raise RequestError(
-                f"{where}.tool_calls: expected arguments as JSON text: {error}", "messages"
+                f"{where}.function.arguments: expected JSON text: {error}", "messages"
             ) from None
     return {**call, "function": {**function, "arguments": arguments}}

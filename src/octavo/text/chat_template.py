@@ -12,8 +12,9 @@ from octavo.text import chat_messages, jinja_env
 if TYPE_CHECKING:
     import jinja2
 
-_RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "range", "strftime_now"})
+_RESERVED = frozenset({"range", "raise_exception", "strftime_now"})
 _PROBE = "octavo-probe"
+_PROBE_TIME = datetime.datetime(2025, 1, 1)
 
 
 class ChatTemplate:
@@ -100,21 +101,23 @@ class _Compiled:
     def __init__(self, template: jinja2.Template, tokens: Mapping[str, str]) -> None:
         self.template = template
 
-        def shows(content: Any) -> str:
-            messages = [{"role": "user", "content": content}]
-            variables = {**tokens, "messages": messages, "add_generation_prompt": False}
-            try:
-                return jinja_env.render(template, variables, lambda: datetime.datetime.min)
-            except RequestError:
-                return ""
+        as_text = self._try(_PROBE, tokens)
+        as_parts = self._try([{"type": "text", "text": _PROBE}], tokens)
+        if _PROBE in as_text:
+            self.takes_text, self.takes_parts = True, as_parts == as_text
+        else:
+            # A list that is only printed shows the probe too, with its keys around it.
+            printed = "'type'" in as_parts or '"type"' in as_parts
+            self.takes_parts = _PROBE in as_parts and not printed
+            self.takes_text = not self.takes_parts
 
-        as_text = shows(_PROBE)
-        as_parts = shows([{"type": "text", "text": _PROBE}])
-        # Printed as a list it would show the probe too, so compare with how text looks.
-        self.takes_parts = _PROBE in as_parts and as_parts == (
-            as_text if _PROBE in as_text else as_parts
-        )
-        self.takes_text = _PROBE in as_text or not self.takes_parts
+    def _try(self, content: Any, tokens: Mapping[str, str]) -> str:
+        messages = [{"role": "user", "content": content}]
+        variables = {**tokens, "messages": messages, "add_generation_prompt": False}
+        try:
+            return jinja_env.render(self.template, variables, lambda: _PROBE_TIME)
+        except RequestError:
+            return ""
 
 
 def _mark_end(message: dict[str, Any], all_text: str) -> str:

@@ -58,13 +58,17 @@ def _sources(file: str, config: Mapping[str, Any]) -> dict[str, str]:
         return {}
     if isinstance(value, str):
         return {"default": value}
-    entries = value if isinstance(value, list) else [None]
-    pairs = [(e.get("name"), e.get("template")) for e in entries if isinstance(e, Mapping)]
-    if len(pairs) < len(entries) or not all(isinstance(s, str) for pair in pairs for s in pair):
-        raise MalformedModelError(
-            f"{file}: chat_template: expected a string or a list of names and templates"
-        )
-    return dict(pairs)
+    entries = value if isinstance(value, list) else [value]
+    named: dict[str, str] = {}
+    for entry in entries:
+        match entry:
+            case {"name": str(name), "template": str(template)}:
+                named[name] = template
+            case _:
+                raise MalformedModelError(
+                    f"{file}: chat_template: expected a string or a list of names and templates"
+                )
+    return named
 
 
 def _read_text(path: Path) -> str:

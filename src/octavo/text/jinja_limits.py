@@ -20,6 +20,7 @@ class Range:
         self._left = MAX_RANGE_ITEMS
 
     def __call__(self, *args: int) -> range:
+        """As range() does. Raises LimitExceeded beyond the budget."""
         items = range(*args)
         self._left -= len(items)
         if self._left < 0:
