@@ -15,12 +15,13 @@ class LoadBar:
     """Call it with (done, total)."""
 
     def __init__(self) -> None:
-        self._since = time.monotonic()
+        self._since: float | None = None
         self._bar: Any = None
         self._task: Any = None
 
     def __call__(self, done: int, total: int) -> None:
         """Show that `done` parts of `total` are loaded."""
+        self._since = self._since or time.monotonic()
         if self._bar is None:
             if time.monotonic() - self._since < PATIENCE or not sys.stderr.isatty():
                 return
