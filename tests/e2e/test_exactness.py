@@ -9,9 +9,10 @@ import pytest
 
 from bench.exactness import COLD, Outcome, Way, differences, run, ways
 
-NUM_REQUESTS = 16
-MAX_TOKENS = 24
-FEW_BLOCKS = 48  # 768 tokens: the longest of these requests just fits, a batch does not
+NUM_REQUESTS = 12
+MAX_PROMPT = 160
+MAX_TOKENS = 64
+FEW_BLOCKS = 20  # 320 tokens: the longest of these requests fits, a growing batch does not
 
 Workload = tuple[list[list[int]], list[int]]
 
@@ -19,7 +20,8 @@ Workload = tuple[list[list[int]], list[int]]
 @pytest.fixture(scope="module")
 def workload(shared_dir: Path) -> Workload:
     requests = json.loads((shared_dir / "bench" / "mixed64.json").read_text())["requests"]
-    some = requests[:NUM_REQUESTS]
+    some = [r for r in requests if len(r["prompt"]) <= MAX_PROMPT][:NUM_REQUESTS]
+    assert len(some) == NUM_REQUESTS
     return [r["prompt"] for r in some], [min(r["max_tokens"], MAX_TOKENS) for r in some]
 
 
@@ -44,4 +46,4 @@ def test_same_tokens_and_logprobs(
     if "num_kv_blocks" in way.settings:
         assert outcome.num_preemptions > 3  # it happened at all
     if way.passes > 1 and "num_kv_blocks" not in way.settings:
-        assert outcome.num_cached_tokens > 1000
+        assert outcome.num_cached_tokens > 500
