@@ -3,11 +3,15 @@
 // Weights are packed into panels of 16 outputs, one output in each vector lane, so that a sum over K needs no
 // horizontal step and runs in the same order whatever the number of rows:
 //   quantised: a panel is K/32 steps, one after the other. A step is the integers of 32 weights of each output,
-//     then the scales, then the minima.
-//       integers, 8 bits: 8 x 64 bytes; in the j-th, bytes 4o .. 4o+3 are weights 4j .. 4j+3 of output o
-//       integers, 4 bits: 4 x 64 bytes; in the j-th, the low halves of bytes 4o .. 4o+3 are weights 8j .. 8j+3
+//     as many bits as the type has, then their scales and minima.
+//       8 bits: 8 x 64 bytes; in the j-th, bytes 4o .. 4o+3 are weights 4j .. 4j+3 of output o
+//       4 bits: 4 x 64 bytes; in the j-th, the low halves of bytes 4o .. 4o+3 are weights 8j .. 8j+3
 //         of output o, the high halves weights 8j+4 .. 8j+7
-//       scales: 16 x float16 or float32 (twice 16 where a scale covers 16 weights); minima: 16, the same type
+//       5 bits: as 4 bits, then 64 bytes whose bits j are the fifth bits of the weights 4j .. 4j+3
+//       6 bits: as 4 bits, then 2 x 64 bytes; in the i-th, bits 2p, 2p+1 belong to the weights 4j .. 4j+3, j = 4i + p
+//       scales and minima: 16 x float16 each. K formats: 16 x uint8 each (Q6_K: scales, int8, for weights 0 .. 15,
+//         then for 16 .. 31), to be multiplied by what stands before each 8 steps: 16 x float16 for the
+//         scales and, but for Q6_K, 16 x float16 for the minima, their sign turned.
 //   float: [K][16].
 //
 // Rows are quantised per group of 32 (scale = largest magnitude / 127) and laid out in tiles of R rows,
@@ -30,6 +34,7 @@ namespace octavo {
 
 constexpr int kLanes = 16;
 constexpr int kStep = 32;
+constexpr int kHeaderSteps = 8;
 
 constexpr int kRowTiles[] = {16, 8, 4, 2, 1};
 constexpr int kNumRowTiles = 5;

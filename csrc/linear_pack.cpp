@@ -12,34 +12,34 @@ namespace {
 
 struct StepLayout {
     int bits;
-    int scale_bytes;
-    int num_scales;
+    bool k_format;
+    int num_scales;  // in a step
     bool has_min;
 
     int scales_at() const { return kLanes * kStep * bits / 8; }
-    int min_at() const { return scales_at() + num_scales * kLanes * scale_bytes; }
-    int bytes() const { return min_at() + (has_min ? kLanes * scale_bytes : 0); }
+    int scales_bytes() const { return kLanes * (k_format ? 1 : 2); }  // of one set of scales or minima
+    int step_bytes() const { return scales_at() + (num_scales + has_min) * scales_bytes(); }
+    int header_bytes() const { return k_format ? (1 + has_min) * kLanes * 2 : 0; }  // before each kHeaderSteps steps
+
+    int64_t step_at(int64_t step) const {
+        return step * step_bytes() + (step / kHeaderSteps + 1) * header_bytes();
+    }
 };
 
 StepLayout step_layout(WeightType type) {
     switch (type) {
-        case WeightType::Q4_0: return {4, 2, 1, false};
-        case WeightType::Q4_1: return {4, 2, 1, true};
-        case WeightType::Q5_1: return {8, 2, 1, true};
-        case WeightType::Q4_K: return {4, 4, 1, true};
-        case WeightType::Q5_K: return {8, 4, 1, true};
-        case WeightType::Q6_K: return {8, 4, 2, false};
-        default: return {8, 2, 1, false};  // Q8_0, Q5_0
+        case WeightType::Q4_0: return {4, false, 1, false};
+        case WeightType::Q4_1: return {4, false, 1, true};
+        case WeightType::Q5_0: return {5, false, 1, false};
+        case WeightType::Q5_1: return {5, false, 1, true};
+        case WeightType::Q4_K: return {4, true, 1, true};
+        case WeightType::Q5_K: return {5, true, 1, true};
+        case WeightType::Q6_K: return {6, true, 2, false};
+        default: return {8, false, 1, false};  // Q8_0
     }
 }
 
-void put_scale(uint8_t* p, int lane, int scale_bytes, float value, uint16_t half) {
-    if (scale_bytes == 2) {
-        std::memcpy(p + 2 * lane, &half, 2);
-    } else {
-        std::memcpy(p + 4 * lane, &value, 4);
-    }
-}
+void put_half(uint8_t* p, int lane, uint16_t half) { std::memcpy(p + 2 * lane, &half, 2); }
 
 void put_integers(uint8_t* step, int lane, int bits, const uint8_t* q) {
     uint8_t* p = step + 4 * lane;
@@ -48,7 +48,31 @@ void put_integers(uint8_t* step, int lane, int bits, const uint8_t* q) {
         return;
     }
     for (int j = 0; j < 4; ++j) {
-        for (int b = 0; b < 4; ++b) p[64 * j + b] = static_cast<uint8_t>(q[8 * j + b] | q[8 * j + 4 + b] << 4);
+        for (int b = 0; b < 4; ++b) {
+            p[64 * j + b] = static_cast<uint8_t>((q[8 * j + b] & 15) | q[8 * j + 4 + b] << 4);
+        }
+    }
+    const int extra = bits - 4;              // bits of a weight that are left
+    const int chunks = extra == 0 ? 0 : 8 / extra;  // of 4 weights that share bytes
+    for (int i = 0; i < extra; ++i) {
+        for (int b = 0; b < 4; ++b) {
+            int byte = 0;
+            for (int c = 0; c < chunks; ++c) byte |= q[4 * (i * chunks + c) + b] >> 4 << (c * extra);
+            p[64 * (4 + i) + b] = static_cast<uint8_t>(byte);
+        }
+    }
+}
+
+void put_scales(const StepLayout& layout, uint8_t* scales, int lane, const WeightGroup& group) {
+    uint8_t* minima = scales + layout.num_scales * layout.scales_bytes();
+    if (layout.k_format) {
+        for (int i = 0; i < layout.num_scales; ++i) {
+            scales[i * kLanes + lane] = static_cast<uint8_t>(group.scale_factor[i]);
+        }
+        if (layout.has_min) minima[lane] = static_cast<uint8_t>(group.min_factor);
+    } else {
+        put_half(scales, lane, group.scale_half);
+        if (layout.has_min) put_half(minima, lane, group.min_half);
     }
 }
 
@@ -57,14 +81,16 @@ bool pack_quantized(WeightType type, const uint8_t* row, int64_t k, int lane, ui
     bool finite = true;
     WeightGroup group;
     for (int64_t g = 0; g < k / kStep; ++g) {
-        uint8_t* step = panel + g * layout.bytes();
+        uint8_t* step = panel + layout.step_at(g);
         read_group(type, row, g, group);
         finite = finite && std::isfinite(group.scale[0]) && std::isfinite(group.scale[1]) && std::isfinite(group.min);
         put_integers(step, lane, layout.bits, group.q);
-        uint8_t* scales = step + layout.scales_at();
-        put_scale(scales, lane, layout.scale_bytes, group.scale[0], group.scale_half);
-        if (layout.num_scales == 2) put_scale(scales, lane + kLanes, layout.scale_bytes, group.scale[1], 0);
-        if (layout.has_min) put_scale(step + layout.min_at(), lane, layout.scale_bytes, group.min, group.min_half);
+        put_scales(layout, step + layout.scales_at(), lane, group);
+        if (layout.k_format && g % kHeaderSteps == 0) {
+            uint8_t* header = step - layout.header_bytes();
+            put_half(header, lane, group.scale_half);
+            if (layout.has_min) put_half(header + 2 * kLanes, lane, group.min_half ^ 0x8000);
+        }
     }
     return finite;
 }
@@ -93,7 +119,9 @@ bool pack_floats(WeightType type, const uint8_t* rows, int count, int64_t k, uin
 }  // namespace
 
 int64_t panel_bytes(WeightType type, int64_t k) {
-    return is_float(type) ? k * kLanes * info(type).block_bytes : k / kStep * step_layout(type).bytes();
+    if (is_float(type)) return k * kLanes * info(type).block_bytes;
+    const StepLayout layout = step_layout(type);
+    return layout.step_at(k / kStep) - (k / kStep % kHeaderSteps == 0 ? layout.header_bytes() : 0);
 }
 
 int64_t pack_panel(const RawMatrix& matrix, int64_t k, int64_t first, uint8_t* panel) {

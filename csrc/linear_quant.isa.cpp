@@ -7,47 +7,63 @@ namespace octavo::OCTAVO_ISA {
 namespace {
 
 // How the weights of a GGUF type are packed.
-template <int BitsV, bool SmallV, int ScaleBytesV, int ScalesV, bool MinV>
+template <int BitsV, bool KFormatV, int ScalesV, bool MinV>
 struct Packed {
     static constexpr int kBits = BitsV;
-    static constexpr bool kSmall = SmallV;
-    static constexpr int kScaleBytes = ScaleBytesV;
+    static constexpr bool kKFormat = KFormatV;
     static constexpr int kScales = ScalesV;  // in a step of 32 weights
     static constexpr bool kMin = MinV;
 
     static constexpr int kScalesAt = kLanes * kStep * kBits / 8;
-    static constexpr int kMinAt = kScalesAt + kScales * kLanes * kScaleBytes;
-    static constexpr int kStepBytes = kMinAt + (kMin ? kLanes * kScaleBytes : 0);
-
-    // The kVec numbers of vector `part` among the 16 at p.
-    static Vec scales(const uint8_t* p, int part) {
-        p += part * kVec * kScaleBytes;
-        return kScaleBytes == 2 ? load_half(p) : load(reinterpret_cast<const float*>(p));
-    }
+    static constexpr int kScalesBytes = kLanes * (kKFormat ? 1 : 2);
+    static constexpr int kStepBytes = kScalesAt + (kScales + kMin) * kScalesBytes;
+    static constexpr int kHeaderBytes = kKFormat ? (1 + kMin) * kLanes * 2 : 0;
 };
 
-using Q8_0 = Packed<8, false, 2, 1, false>;
-using Q4_0 = Packed<4, true, 2, 1, false>;
-using Q4_1 = Packed<4, true, 2, 1, true>;
-using Q5_0 = Packed<8, true, 2, 1, false>;
-using Q5_1 = Packed<8, true, 2, 1, true>;
-using Q4_K = Packed<4, true, 4, 1, true>;
-using Q5_K = Packed<8, true, 4, 1, true>;
-using Q6_K = Packed<8, true, 4, 2, false>;
+using Q8_0 = Packed<8, false, 1, false>;
+using Q4_0 = Packed<4, false, 1, false>;
+using Q4_1 = Packed<4, false, 1, true>;
+using Q5_0 = Packed<5, false, 1, false>;
+using Q5_1 = Packed<5, false, 1, true>;
+using Q4_K = Packed<4, true, 1, true>;
+using Q5_K = Packed<5, true, 1, true>;
+using Q6_K = Packed<6, true, 2, false>;
+
+// What a K format multiplies the scales and minima of 8 steps by, for vector `part` of a panel.
+template <class P>
+struct Header {
+    Vec scale = zero(), min = zero();
+
+    void load(const uint8_t* p, int part) {
+        if constexpr (P::kKFormat) {
+            scale = load_half(p + 2 * kVec * part);
+            if constexpr (P::kMin) min = load_half(p + 2 * kLanes + 2 * kVec * part);
+        }
+    }
+};
 
 // The weights of a step for vector `part` of a panel, in registers as far as they go.
 template <class P>
 struct Step {
-    Integers<P::kBits, P::kSmall> integers;
+    Integers<P::kBits> integers;
     Vec scales[P::kScales];
     Vec min;
 
-    void load(const uint8_t* p, int part) {
+    void load(const uint8_t* p, int part, const Header<P>& header) {
         integers.load(p, part);
-        for (int i = 0; i < P::kScales; ++i) {
-            scales[i] = P::scales(p + P::kScalesAt + i * kLanes * P::kScaleBytes, part);
+        p += P::kScalesAt + P::kScalesBytes / kLanes * kVec * part;
+        for (int i = 0; i < P::kScales; ++i, p += P::kScalesBytes) {
+            if constexpr (!P::kKFormat) {
+                scales[i] = load_half(p);
+            } else {
+                scales[i] = mul(header.scale, P::kMin ? load_uint8(p) : load_int8(p));
+            }
         }
-        if constexpr (P::kMin) min = P::scales(p + P::kMinAt, part);
+        if constexpr (P::kMin && P::kKFormat) {
+            min = mul(header.min, load_uint8(p));
+        } else if constexpr (P::kMin) {
+            min = load_half(p);
+        }
     }
 
     // acc + this step of one row; `correction` of the first group, `stride` elements before that of the second.
@@ -91,7 +107,7 @@ void prefetch_lines(const uint8_t* p, int bytes) {
 // N neighbouring panels x R rows; of each panel only vector `part`.
 template <class P, int N, int R>
 void tile_part(const LinearTile& t, int part) {
-    const int64_t panel_bytes = t.steps * P::kStepBytes;
+    const int64_t panel_bytes = t.steps * P::kStepBytes + t.steps / kHeaderSteps * P::kHeaderBytes;
     Vec acc[R][N];
     for (int r = 0; r < R; ++r) {
         for (int n = 0; n < N; ++n) acc[r][n] = zero();
@@ -99,12 +115,17 @@ void tile_part(const LinearTile& t, int part) {
     const int8_t* q = t.q;
     const float* scale = t.scale;
     const auto* correction = static_cast<const uint8_t*>(t.correction);
-    for (int64_t step = 0; step < t.steps; ++step) {
+    Header<P> headers[N];
+    int64_t at = 0;  // in a panel
+    for (int64_t step = 0; step < t.steps; ++step, at += P::kStepBytes) {
+        if (P::kKFormat && step % kHeaderSteps == 0) {
+            for (int n = 0; n < N; ++n) headers[n].load(t.weights + n * panel_bytes + at, part);
+            at += P::kHeaderBytes;
+        }
         Step<P> weights[N];
         for (int n = 0; n < N; ++n) {
-            const int64_t at = n * panel_bytes + step * P::kStepBytes;
-            weights[n].load(t.weights + at, part);
-            if (t.next != nullptr) prefetch_lines(t.next + at, P::kStepBytes);
+            weights[n].load(t.weights + n * panel_bytes + at, part, headers[n]);
+            if (t.next != nullptr) prefetch_lines(t.next + n * panel_bytes + at, P::kStepBytes);
         }
         for (int r = 0; r < R; ++r) {
             for (int n = 0; n < N; ++n) {

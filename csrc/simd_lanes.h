@@ -27,6 +27,14 @@ inline Vec load_bfloat(const void* p) {
     const __m256i v = _mm256_loadu_si256(static_cast<const __m256i*>(p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
+inline Vec load_uint8(const void* p) {
+    const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(v));
+}
+inline Vec load_int8(const void* p) {
+    const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v));
+}
 
 #elif OCTAVO_ISA_LEVEL == 1
 
@@ -44,6 +52,14 @@ inline Vec load_half(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(sta
 inline Vec load_bfloat(const void* p) {
     const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+}
+inline Vec load_uint8(const void* p) {
+    const __m128i v = _mm_loadl_epi64(static_cast<const __m128i*>(p));
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(v));
+}
+inline Vec load_int8(const void* p) {
+    const __m128i v = _mm_loadl_epi64(static_cast<const __m128i*>(p));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v));
 }
 
 #else
@@ -100,6 +116,12 @@ inline Vec load_bfloat(const void* p) {
     uint16_t bits[kVec];
     std::memcpy(bits, p, sizeof bits);
     return each_lane([&](int i) { return as_float(static_cast<uint32_t>(bits[i]) << 16); });
+}
+inline Vec load_uint8(const void* p) {
+    return each_lane([=](int i) { return static_cast<float>(static_cast<const uint8_t*>(p)[i]); });
+}
+inline Vec load_int8(const void* p) {
+    return each_lane([=](int i) { return static_cast<float>(static_cast<const int8_t*>(p)[i]); });
 }
 
 #endif

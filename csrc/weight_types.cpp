@@ -55,16 +55,14 @@ void read_q8_0(const uint8_t* block, WeightGroup& group) {
 // Q4_K and Q5_K pack eight 6-bit scales and eight 6-bit minima into 12 bytes.
 void set_k_scale(const uint8_t* block, int j, WeightGroup& group) {
     const uint8_t* s = block + 4;
-    int scale, min;
-    if (j < 4) {
-        scale = s[j] & 63;
-        min = s[j + 4] & 63;
-    } else {
-        scale = (s[j + 4] & 15) | (s[j - 4] >> 6 << 4);
-        min = (s[j + 4] >> 4) | (s[j] >> 6 << 4);
-    }
-    group.scale[0] = group.scale[1] = half_to_float(read16(block)) * static_cast<float>(scale);
-    group.min = -(half_to_float(read16(block + 2)) * static_cast<float>(min));
+    const int scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | (s[j - 4] >> 6 << 4);
+    const int min = j < 4 ? s[j + 4] & 63 : (s[j + 4] >> 4) | (s[j] >> 6 << 4);
+    group.scale_half = read16(block);
+    group.min_half = read16(block + 2);
+    group.scale_factor[0] = group.scale_factor[1] = scale;
+    group.min_factor = min;
+    group.scale[0] = group.scale[1] = half_to_float(group.scale_half) * static_cast<float>(scale);
+    group.min = -(half_to_float(group.min_half) * static_cast<float>(min));
 }
 
 // Groups 2i and 2i + 1 are the low and the high halves of the same 32 bytes.
@@ -96,10 +94,14 @@ void read_q6_k(const uint8_t* block, int j, WeightGroup& group) {
         group.q[i] = static_cast<uint8_t>((low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4);
     }
     const auto* scales = reinterpret_cast<const int8_t*>(block + 192) + half * 8 + quarter * 2;
-    const float d = half_to_float(read16(block + 208));
-    group.scale[0] = d * static_cast<float>(scales[0]);
-    group.scale[1] = d * static_cast<float>(scales[1]);
+    group.scale_half = read16(block + 208);
+    group.min_half = 0;
+    for (int i = 0; i < 2; ++i) {
+        group.scale_factor[i] = scales[i];
+        group.scale[i] = half_to_float(group.scale_half) * static_cast<float>(scales[i]);
+    }
     group.min = 0;
+    group.min_factor = 0;
 }
 
 }  // namespace

@@ -26,14 +26,16 @@ WeightType parse_weight_type(const std::string& name);
 int64_t row_bytes(WeightType type, int64_t k);
 
 // 32 consecutive weights of a quantised row: weight i is (q[i] - zero) * scale[i / 16] + min.
-// scale_half, min_half: their 16-bit originals where the format has such for each group
-// (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1).
+// What the file holds of them: scale[i] = scale_half * scale_factor[i], min = min_half * -min_factor (K formats),
+// min = min_half (others; their factors are not set).
 struct WeightGroup {
     uint8_t q[32];
     float scale[2];
     float min;
     uint16_t scale_half;
     uint16_t min_half;
+    int scale_factor[2];
+    int min_factor;
 };
 
 // Group g (of 32 weights) of the row.
