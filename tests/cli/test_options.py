@@ -104,7 +104,7 @@ def test_every_setting_of_the_engine_is_a_flag(command):
         for f in dataclasses.fields(cls):
             if not f.metadata.get("positional"):
                 assert f"--{f.name.replace('_', '-')}" in text
-    assert "[MODEL]" in text
+    assert "MODEL" in text
 
 
 def test_sampling_flags_go_over_the_models_defaults():
