@@ -41,25 +41,29 @@ StepLayout step_layout(WeightType type) {
 
 void put_half(uint8_t* p, int lane, uint16_t half) { std::memcpy(p + 2 * lane, &half, 2); }
 
+// Weights 4j .. 4j+3, a byte each.
+uint32_t four(const uint8_t* q, int j) {
+    uint32_t v;
+    std::memcpy(&v, q + 4 * j, sizeof v);
+    return v;
+}
+
+void put_four(uint8_t* p, uint32_t v) { std::memcpy(p, &v, sizeof v); }
+
 void put_integers(uint8_t* step, int lane, int bits, const uint8_t* q) {
     uint8_t* p = step + 4 * lane;
     if (bits == 8) {
-        for (int j = 0; j < 8; ++j) std::memcpy(p + 64 * j, q + 4 * j, 4);
+        for (int j = 0; j < 8; ++j) put_four(p + 64 * j, four(q, j));
         return;
     }
-    for (int j = 0; j < 4; ++j) {
-        for (int b = 0; b < 4; ++b) {
-            p[64 * j + b] = static_cast<uint8_t>((q[8 * j + b] & 15) | q[8 * j + 4 + b] << 4);
-        }
-    }
-    const int extra = bits - 4;              // bits of a weight that are left
-    const int chunks = extra == 0 ? 0 : 8 / extra;  // of 4 weights that share bytes
+    constexpr uint32_t kLow = 0x0f0f0f0fu;
+    for (int j = 0; j < 4; ++j) put_four(p + 64 * j, (four(q, 2 * j) & kLow) | (four(q, 2 * j + 1) & kLow) << 4);
+    const int extra = bits - 4;                   // bits of a weight that are left
+    const int shared = extra == 0 ? 0 : 8 / extra;  // chunks of 4 weights that share bytes
     for (int i = 0; i < extra; ++i) {
-        for (int b = 0; b < 4; ++b) {
-            int byte = 0;
-            for (int c = 0; c < chunks; ++c) byte |= q[4 * (i * chunks + c) + b] >> 4 << (c * extra);
-            p[64 * (4 + i) + b] = static_cast<uint8_t>(byte);
-        }
+        uint32_t v = 0;
+        for (int c = 0; c < shared; ++c) v |= (four(q, i * shared + c) >> 4 & kLow) << (c * extra);
+        put_four(p + 64 * (4 + i), v);
     }
 }
 
