@@ -19,6 +19,7 @@
 #include "elementwise.h"
 #include "embedding.h"
 #include "linear.h"
+#include "machine_peak.h"
 
 namespace nb = nanobind;
 
@@ -286,6 +287,16 @@ void bind_elementwise(nb::module_& m) {
     m.def("copy_tiles", &run_copy_tiles, nb::arg("context"), nb::arg("kv"), nb::arg("src"), nb::arg("dst"));
 }
 
+void bind_peaks(nb::module_& m) {
+    m.def("peak_read", [](Context& context, const Array<const uint8_t, 1>& data) {
+        const nb::gil_scoped_release release;
+        return peak_read(context, data.data(), dim(data.shape(0)));
+    }, nb::arg("context"), nb::arg("data").noconvert());
+    m.def("peak_fma", &peak_fma, nb::arg("context"), nb::arg("rounds"), nb::call_guard<nb::gil_scoped_release>());
+    m.def("peak_dot", &peak_dot, nb::arg("context"), nb::arg("rounds"), nb::call_guard<nb::gil_scoped_release>());
+    m.def("peak_dot_name", &peak_dot_name, nb::arg("context"));
+}
+
 }  // namespace
 }  // namespace octavo
 
@@ -295,4 +306,5 @@ NB_MODULE(_native, m) {
     octavo::bind_linear(m);
     octavo::bind_attention(m);
     octavo::bind_elementwise(m);
+    octavo::bind_peaks(m);
 }

@@ -99,3 +99,17 @@ def silu_mul(context: Context, gate_up: _F32, out: _F32) -> None:
 
 def copy_tiles(context: Context, kv: npt.NDArray[Any], src: _I32, dst: _I32) -> None:
     """kv[dst[i]] = kv[src[i]] for each i, in order."""
+
+# The machine's own peaks: each call does work that the caller times. All threads of the context take part.
+
+def peak_read(context: Context, data: _U8) -> int:
+    """Read data [n] once; bytes that were read."""
+
+def peak_fma(context: Context, rounds: int) -> int:
+    """float32 multiply-adds in registers; operations done, two for each multiply-add."""
+
+def peak_dot(context: Context, rounds: int) -> int:
+    """Dot products of bytes in registers; operations done."""
+
+def peak_dot_name(context: Context) -> str:
+    """The instruction that `peak_dot` uses."""
