@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import os
+import socket
 import subprocess
 import sys
 
@@ -56,7 +58,7 @@ def test_generate_prints_the_completion(octavo, tiny_model, expected):
         0,
         expected[0] + "\n",
     )
-    piped = octavo("generate", tiny_model, *SMALL, stdin="The octavo was")
+    piped = octavo("generate", tiny_model, *SMALL, stdin="The octavo was\n")
     assert piped[:2] == (0, expected[0] + "\n")
 
 
@@ -123,17 +125,6 @@ def test_an_empty_prompt(octavo, tiny_model):
     assert (code, "at least one token" in err) == (1, True)
 
 
-def test_a_taken_port_is_said_at_once(octavo, tiny_model):
-    import socket
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        code, _, err = octavo("serve", tiny_model, "--port", str(taken.getsockname()[1]))
-    assert code == 2
-    assert "octavo: --port: cannot listen on" in err
-
-
 def test_help_loads_neither_arrays_nor_the_server():
     code = (
         "import sys; from octavo.cli.app import app; "
@@ -141,6 +132,37 @@ def test_help_loads_neither_arrays_nor_the_server():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_without_native_kernels_it_warns_and_serves(tiny_model):
+    code = (
+        "import sys; sys.modules['octavo._native'] = None; "
+        f"sys.argv = ['octavo', 'generate', {str(tiny_model)!r}, '--prompt', 'The octavo was', *{SMALL!r}]; "
+        "from octavo.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout
+    assert done.stderr.startswith("warning: no native CPU kernels")
+
+
+def test_input_that_is_not_text(tiny_model):
+    command = [sys.executable, "-m", "octavo", "generate", str(tiny_model), *SMALL]
+    env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(command, input=b"\xff\xfe", capture_output=True, env=env)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"octavo: expected UTF-8 text on standard input")
+
+
+def test_a_taken_port_ends_the_process_though_weights_are_loading(tiny_model):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "octavo", "serve", str(tiny_model), "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "cannot listen" in done.stderr
 
 
 def test_as_a_module_and_into_a_closed_pipe(tiny_model):

@@ -17,6 +17,9 @@ def main() -> None:
     except OctavoError as error:
         print(f"octavo: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except UnicodeDecodeError as error:
+        print(f"octavo: expected UTF-8 text on standard input: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has gone

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import logging
+import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any, Self
 
 from octavo.cli import logs
 from octavo.cli.progress import LoadBar
-from octavo.config import EngineConfig, ServerConfig
-
-if TYPE_CHECKING:
-    from octavo.llm import Built
-
-log = logging.getLogger(__name__)
+from octavo.config import ServerConfig
 
 
 def serve(settings: dict[str, Any]) -> None:
@@ -23,39 +19,64 @@ def serve(settings: dict[str, Any]) -> None:
     server_config: ServerConfig = section(ServerConfig, settings)
     config = engine_config(settings)
     logs.configure(server_config.log_level)
-    loading = _Loading(config)
-    # Beside the weights: the HTTP side takes most of a second to import.
-    from octavo.server.serve import bind, serve
+    with _Door(server_config) as door, LoadBar() as bar:
+        from octavo.llm.build import build
 
-    with bind(server_config) as sock:
-        built = loading.wait()
+        def progress(done: int, total: int) -> None:
+            door.check()  # no port: no reason to load the rest
+            bar(done, total)
+
+        built = build(config, progress)
+        sock = door.wait()
         from octavo.llm.serving import serving_context
+        from octavo.server.serve import serve
 
         serve(serving_context(built, server_config), server_config, sock)
 
 
-class _Loading:
-    """`build` in a thread; `wait` gives its result or raises its error."""
+class _Door:
+    """Takes the port and imports the HTTP side in a thread, while the main one loads the model.
 
-    def __init__(self, config: EngineConfig) -> None:
+    Not the other way round: the main thread is the one that Ctrl-C reaches, and kernels must not run while
+    the interpreter ends.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
         self._config = config
-        self._built: Built | None = None
-        self._error: BaseException | None = None
-        # A daemon: if the port is taken there is no reason to wait for the weights.
-        self._thread = threading.Thread(target=self._run, name="octavo-load", daemon=True)
+        self._sock: socket.socket | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._open, name="octavo-door")
         self._thread.start()
 
-    def _run(self) -> None:
+    def _open(self) -> None:
         try:
-            from octavo.llm.build import build
+            from octavo.server.serve import bind
 
-            with LoadBar() as bar:
-                self._built = build(self._config, bar)
-        except BaseException as error:
+            self._sock = bind(self._config)
+        except Exception as error:
             self._error = error
 
-    def wait(self) -> Built:
+    def check(self) -> None:
+        """Raise what went wrong so far, if anything did."""
+        if self._error is not None:
+            raise self._error
+
+    def wait(self) -> socket.socket:
+        """The bound socket. Raises ConfigError if the address cannot be had."""
         self._thread.join()
-        if self._built is None:
-            raise self._error or RuntimeError("loading ended without a result")
-        return self._built
+        self.check()
+        assert self._sock is not None
+        return self._sock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.join()
+        if self._sock is not None:
+            self._sock.close()
