@@ -276,6 +276,11 @@ def test_named_templates() -> None:
         ChatTemplate({"a": "", "b": ""}).render([USER])
 
 
+def test_lines_with_only_a_block_tag_leave_no_trace() -> None:
+    source = "{% for m in messages %}\n    {% if true %}\n    {{ m.role }}\n    {% endif %}\n{% endfor %}\nend"
+    assert ChatTemplate(source).render([USER, ANSWER]) == "    user\n    assistant\nend"
+
+
 def test_generation_marks_are_a_scope_and_show_their_text() -> None:
     source = "{% set x = 1 %}{% generation %}{% set x = 2 %}a{{ x }}{% endgeneration %}b{{ x }}"
     assert ChatTemplate(source).render([USER]) == "a2b1"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 from typing import Any
 
@@ -102,6 +103,12 @@ def test_sentencepiece_puts_a_space_in_front_and_falls_back_to_bytes() -> None:
     assert gguf_tokenizer(no_space).decode(gguf_tokenizer(no_space).encode(" hello")) == " hello"
 
 
+def test_sentencepiece_unknown_is_special() -> None:
+    tokenizer = gguf_tokenizer(sentencepiece())
+    assert tokenizer.is_special(0)
+    assert tokenizer.decode(tokenizer.encode("<unk>hello")) == "hello"
+
+
 def merge_by_hand(text: str, scores: dict[str, float]) -> list[str]:
     """Join the neighbours whose whole scores highest, again and again; the leftmost of equals."""
     pieces = list(text)
@@ -118,8 +125,11 @@ def merge_by_hand(text: str, scores: dict[str, float]) -> list[str]:
 @given(
     words=st.lists(st.text("abc", min_size=2, max_size=5), unique=True, max_size=20),
     text=st.text("abc", max_size=30),
+    draw=st.randoms(use_true_random=False),
 )
-def test_sentencepiece_merges_the_best_scored_pair_first(words: list[str], text: str) -> None:
+def test_sentencepiece_merges_the_best_scored_pair_first(
+    words: list[str], text: str, draw: random.Random
+) -> None:
     # Wholes that can be made in one way only: which of several ways is taken is not a matter of score.
     parts = {*"abc"}
     pieces = ["a", "b", "c"]
@@ -127,7 +137,8 @@ def test_sentencepiece_merges_the_best_scored_pair_first(words: list[str], text:
         if sum(word[:k] in parts and word[k:] in parts for k in range(1, len(word))) <= 1:
             parts.add(word)
             pieces.append(word)
-    scores = {piece: -float(rank) for rank, piece in enumerate(pieces)}
+    ranks = draw.sample(range(len(pieces)), len(pieces))
+    scores = {piece: -float(rank) for rank, piece in zip(ranks, pieces, strict=True)}
     ways = {w: sum(w[:k] in parts and w[k:] in parts for k in range(1, len(w))) for w in pieces}
     if max(ways.values()) > 1:
         return

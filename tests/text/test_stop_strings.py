@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from octavo.errors import RequestError
 from octavo.text.stop import StopStrings
 
-stops = st.lists(st.text("ab\n", min_size=1, max_size=5), max_size=4)
-pieces = st.lists(st.text("ab\n", max_size=7), max_size=12)
+# Two letters, so that stop strings overlap with themselves and with each other.
+stops = st.lists(st.text("ab", min_size=1, max_size=6), max_size=3)
+pieces = st.lists(st.text("ab", max_size=7), max_size=12)
 
 
 def naive(text: str, stop: list[str]) -> tuple[int, str] | None:
@@ -20,8 +21,10 @@ def naive(text: str, stop: list[str]) -> tuple[int, str] | None:
     return None
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=500)
 @given(stops, pieces, st.booleans())
+@example(["aab"], ["aaab"], False)
+@example(["ababaa"], ["abab", "abaa"], False)
 def test_shows_exactly_what_a_search_over_the_whole_text_would(
     stop: list[str], pieces: list[str], include: bool
 ) -> None:
