@@ -163,6 +163,7 @@ struct Call {
         t.keys = static_cast<const char*>(kv.layer(layer)) + u.kv_head * dim * kTile * (kv.half ? 2 : 4);
         t.tile_stride = kv.tile_stride();
         t.value_offset = kv.plane();
+        t.next_head = u.kv_head + 1 < kv.num_kv_heads ? dim * kTile : 0;
         t.tiles = plan.tiles_of(u.seq);
         t.part_begin = part_begin;
         t.part_end = part_end;

@@ -33,6 +33,7 @@ struct AttentionTask {
     const void* keys;     // of this layer and head in tile 0
     int64_t tile_stride;  // elements from a tile to the next
     int64_t value_offset; // elements from a tile's keys to its values
+    int64_t next_head;    // elements from the keys to those that the next task will read in the same tiles; 0: none
     const int32_t* tiles; // of the sequence, from position 0
     int part_begin, part_end;  // partitions to do
     float* partials;     // null: fold and write `out`; else each partition's result goes here (partial_floats)

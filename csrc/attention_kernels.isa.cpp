@@ -15,41 +15,79 @@ constexpr int kMaxRows = 6, kBudget = 6;
 constexpr int kMaxRows = 4, kBudget = 4;
 #endif
 
-// Tokens between passes over all rows: their keys, then their values, stay in the first-level cache.
+// Tiles between passes over all rows: their keys, then their values, stay in the first-level cache. It is also how far
+// ahead memory is asked for: tiles are scattered, so the hardware cannot guess the next one.
 constexpr int kStepTiles = 4;
+
+OCTAVO_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 constexpr int widest(int rows) { return rows * 4 <= kBudget ? 4 : rows * 2 <= kBudget ? 2 : 1; }
 
-// ---- scores: s[row][token] = scale * sum over d, in order, of q[row][d] * key[d][token] ------------------------
+constexpr int kRegsOfTile = kTile / kLanes;
 
-// q: [D, R]. keys: N tiles. s: R rows of stride kPartition, the first of 16 * N columns.
-template <class T, int R, int N>
-void score_block(const float* q, const T* const* keys, int head_dim, float scale, float* s) {
-    V16 acc[R][N];
+// acc[r][i] += x[r] * y[i]. With few rows the x stay in registers and the y pass by, else the other way round.
+template <int R, int N, class X, class Y>
+OCTAVO_INLINE void add_products(Reg (&acc)[R][N], const X& x, const Y& y) {
+    if constexpr (R < N) {
+        Reg xs[R];
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-        for (int j = 0; j < N; ++j) acc[r][j] = zero();
-    }
-    const T* k[N];
-#pragma GCC unroll 4
-    for (int j = 0; j < N; ++j) k[j] = keys[j];
-    for (int d = 0; d < head_dim; ++d) {
-        V16 key[N];
-#pragma GCC unroll 4
-        for (int j = 0; j < N; ++j) key[j] = load(k[j] + static_cast<int64_t>(d) * kTile);
+        for (int r = 0; r < R; ++r) xs[r] = x(r);
+#pragma GCC unroll 8
+        for (int i = 0; i < N; ++i) {
+            const Reg yi = y(i);
+#pragma GCC unroll 16
+            for (int r = 0; r < R; ++r) acc[r][i] = fma(xs[r], yi, acc[r][i]);
+        }
+    } else {
+        Reg ys[N];
+#pragma GCC unroll 8
+        for (int i = 0; i < N; ++i) ys[i] = y(i);
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
-            const V16 x = set1(q[static_cast<int64_t>(d) * R + r]);
-#pragma GCC unroll 4
-            for (int j = 0; j < N; ++j) acc[r][j] = fma(x, key[j], acc[r][j]);
+            const Reg xr = x(r);
+#pragma GCC unroll 8
+            for (int i = 0; i < N; ++i) acc[r][i] = fma(xr, ys[i], acc[r][i]);
         }
     }
-    const V16 by = set1(scale);
+}
+
+// ---- scores: s[row][token] = scale * sum over d, in order, of q[row][d] * key[d][token] ------------------------
+
+// q: [D, R]. keys: N tiles; keys[kStepTiles ..] will be needed next. s: R rows of stride kPartition, the first of
+// 16 * N columns.
+template <class T, int R, int N>
+void score_block(const float* q, const T* const* keys, int head_dim, float scale, float* s) {
+    constexpr int kRegs = N * kRegsOfTile;
+    Reg acc[R][kRegs];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kRegs; ++i) acc[r][i] = reg_zero();
+    }
+    const T *k[N], *ahead[N];
 #pragma GCC unroll 4
-        for (int j = 0; j < N; ++j) store(s + r * kPartition + j * kTile, mul(acc[r][j], by));
+    for (int j = 0; j < N; ++j) {
+        k[j] = keys[j];
+        ahead[j] = keys[j + kStepTiles];
+    }
+    constexpr int kLineRows = 64 / (kTile * sizeof(T));  // d of a cache line: 2 or 1, and head_dim is even
+    for (int64_t d = 0; d < head_dim; d += kLineRows) {
+#pragma GCC unroll 4
+        for (int j = 0; j < N; ++j) prefetch(ahead[j] + d * kTile);
+#pragma GCC unroll 2
+        for (int64_t e = d; e < d + kLineRows; ++e) {
+            add_products(
+                acc, [&](int r) __attribute__((always_inline)) { return reg_set1(q[e * R + r]); },
+                [&](int i) __attribute__((always_inline)) {
+                    return reg_load(k[i / kRegsOfTile] + e * kTile + i % kRegsOfTile * kLanes);
+                });
+        }
+    }
+    const Reg by = reg_set1(scale);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kRegs; ++i) store(s + r * kPartition + i * kLanes, mul(acc[r][i], by));
     }
 }
 
@@ -122,33 +160,36 @@ void softmax_row(float* s, int n, float* max_out, float* sum_out) {
 
 // ---- values: acc[row][d] += sum over tokens, in order, of p[row][token] * value[token][d] -----------------------
 
-// p: R rows of stride kPartition. values: the partition's tiles, moved to the first d. acc: R rows of stride
-// acc_stride. N vectors of d, or, with Half, only the lower 8 lanes of one.
+// p: R rows of stride kPartition. values: the partition's tiles; values[t + kStepTiles] will be needed after t.
+// acc: R rows of stride acc_stride, moved to the first d. N vectors of d, or, with Half, only the lower 8 lanes of one.
 template <class T, int R, int N, bool Half>
 void value_block(const float* p, const T* const* values, int64_t d, int begin, int end, int head_dim, float* acc,
                  int64_t acc_stride) {
-    V16 sum[R][N];
+    constexpr int kRegs = Half ? 1 : N * (16 / kLanes);
+    constexpr int kLine = 64 / sizeof(T);
+    Reg sum[R][kRegs];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-        for (int j = 0; j < N; ++j) sum[r][j] = load(acc + r * acc_stride + j * 16);
+#pragma GCC unroll 8
+        for (int i = 0; i < kRegs; ++i) sum[r][i] = reg_load(acc + r * acc_stride + i * kLanes);
     }
-    for (int t = begin; t < end; ++t) {
-        const T* v = values[t / kTile] + static_cast<int64_t>(t % kTile) * head_dim + d;
-        V16 value[N];
+    for (int t = begin; t < end;) {
+        const int64_t offset = static_cast<int64_t>(t % kTile) * head_dim + d;
+        const T* v = values[t / kTile] + offset;
+        const T* ahead = values[t / kTile + kStepTiles] + offset;
+        const int stop = (t / kTile + 1) * kTile < end ? (t / kTile + 1) * kTile : end;
+        for (; t < stop; ++t, v += head_dim, ahead += head_dim) {
 #pragma GCC unroll 4
-        for (int j = 0; j < N; ++j) value[j] = Half ? load8(v) : load(v + j * 16);
-#pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) {
-            const V16 x = set1(p[r * kPartition + t]);
-#pragma GCC unroll 4
-            for (int j = 0; j < N; ++j) sum[r][j] = fma(x, value[j], sum[r][j]);
+            for (int i = 0; i < N * 16; i += kLine) prefetch(ahead + i);
+            add_products(
+                sum, [&](int r) __attribute__((always_inline)) { return reg_set1(p[r * kPartition + t]); },
+                [&](int i) __attribute__((always_inline)) { return Half ? reg_load8(v) : reg_load(v + i * kLanes); });
         }
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-        for (int j = 0; j < N; ++j) store(acc + r * acc_stride + j * 16, sum[r][j]);
+#pragma GCC unroll 8
+        for (int i = 0; i < kRegs; ++i) store(acc + r * acc_stride + i * kLanes, sum[r][i]);
     }
 }
 
@@ -261,6 +302,11 @@ void values_step(const AttentionTask& a, Rows rows, int start, const T* const* v
     }
 }
 
+template <class T>
+OCTAVO_INLINE const T* key_tile(const AttentionTask& a, int index) {
+    return static_cast<const T*>(a.keys) + a.tiles[index] * a.tile_stride;
+}
+
 // One partition for all rows that reach it: rows of `result` become (acc, m, l).
 template <class T>
 void attend_partition(const AttentionTask& a, Rows rows, int part, const float* packed, float* p, float* result) {
@@ -268,11 +314,19 @@ void attend_partition(const AttentionTask& a, Rows rows, int part, const float* 
     const int seen = visible(a, rows.count - 1, start);
     const int num_tiles = (seen + kTile - 1) / kTile;
     const int64_t stride = partial_stride(a.head_dim), padded = padded_head_dim(a.head_dim);
-    const T* keys[kTilesPerPartition];
-    const T* values[kTilesPerPartition];
+    const T* stream[2 * kTilesPerPartition + kStepTiles];  // as memory is read: keys, values, what comes next
+    const T** keys = stream;
+    const T** values = stream + num_tiles;
+    const int all_tiles = (a.first_position + a.num_queries + kTile - 1) / kTile;
     for (int i = 0; i < num_tiles; ++i) {
-        keys[i] = static_cast<const T*>(a.keys) + a.tiles[part * kTilesPerPartition + i] * a.tile_stride;
+        keys[i] = key_tile<T>(a, part * kTilesPerPartition + i);
         values[i] = keys[i] + a.value_offset;
+    }
+    const bool last = part + 1 == a.part_end;
+    for (int i = 0; i < kStepTiles; ++i) {
+        const int next = (last ? a.part_begin : part + 1) * kTilesPerPartition + i;
+        values[num_tiles + i] =
+            next >= all_tiles ? values[num_tiles - 1] : key_tile<T>(a, next) + (last ? a.next_head : 0);
     }
     for (int t = 0; t < num_tiles; t += kStepTiles) {
         const int n = num_tiles - t < kStepTiles ? num_tiles - t : kStepTiles;

@@ -241,12 +241,46 @@ OCTAVO_INLINE void store_f16(f16* p, V16 a) {
 
 #endif
 
+// ---- one register -------------------------------------------------------------------------------
+// For loops that count registers: a V16 is one of them, or two with AVX2.
+
+#if OCTAVO_ISA_LEVEL == 1
+struct Reg {
+    __m256 v;
+};
+constexpr int kLanes = 8;
+OCTAVO_INLINE Reg reg_zero() { return {_mm256_setzero_ps()}; }
+OCTAVO_INLINE Reg reg_set1(float x) { return {_mm256_set1_ps(x)}; }
+OCTAVO_INLINE Reg reg_load(const float* p) { return {_mm256_loadu_ps(p)}; }
+OCTAVO_INLINE Reg reg_load(const f16* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+template <class T>
+OCTAVO_INLINE Reg reg_load8(const T* p) {
+    return reg_load(p);
+}
+OCTAVO_INLINE void store(float* p, Reg a) { _mm256_storeu_ps(p, a.v); }
+OCTAVO_INLINE Reg mul(Reg a, Reg b) { return {_mm256_mul_ps(a.v, b.v)}; }
+OCTAVO_INLINE Reg fma(Reg a, Reg b, Reg c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+#else
+using Reg = V16;
+constexpr int kLanes = 16;
+OCTAVO_INLINE Reg reg_zero() { return zero(); }
+OCTAVO_INLINE Reg reg_set1(float x) { return set1(x); }
+template <class T>
+OCTAVO_INLINE Reg reg_load(const T* p) {
+    return load(p);
+}
+template <class T>
+OCTAVO_INLINE Reg reg_load8(const T* p) {
+    return load8(p);
+}
+#endif
+
 // ---- the same for all ---------------------------------------------------------------------------
 
 OCTAVO_INLINE void store_as(float* p, V16 a) { store(p, a); }
 OCTAVO_INLINE void store_as(f16* p, V16 a) { store_f16(p, a); }
-
-OCTAVO_INLINE void store8(float* p, V16 a) { store_n(p, a, 8); }
 
 // Sum of the lanes as a fixed tree: i with i + 8, then + 4, + 2, + 1.
 OCTAVO_INLINE float sum_lanes(V16 a) {
