@@ -54,12 +54,13 @@ class PlainTemplate:
 
 @dataclass
 class Script:
-    """What the fake answers. `delay` seconds before each token; `fail_at`: token that fails."""
+    """What the fake answers. `delay` seconds before each token; `fail_at`: token that fails. `paused` True: no token comes."""
 
     text: str = "Hello there, world."
     delay: float = 0.0
     fail_at: int | None = None
     cached: int = 0
+    paused: bool = False
     hold: int = 1  # characters of text come `hold` tokens at a time
 
 
@@ -151,6 +152,8 @@ class FakeStream:
         choices = [_Choice(self, i) for i in range(params.n)]
         while any(not c.is_finished for c in choices):
             await asyncio.sleep(script.delay)
+            while script.paused:
+                await asyncio.sleep(0.005)
             for choice in choices:
                 if not choice.is_finished:
                     yield choice.step()

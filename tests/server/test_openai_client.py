@@ -192,6 +192,8 @@ def test_key(launch):
         other = live.client.with_options(api_key=key)
         with pytest.raises(openai.AuthenticationError):
             other.completions.create(model="tiny", prompt="x")
+    for header in (b"Bearer", b"Basic sesame", b"Bearer s\xc3\xa9same", b"sesame"):
+        assert live.http.get("/v1/models", headers={"authorization": header}).status_code == 401
     assert live.http.get("/v1/models").status_code == 401
     assert live.http.post("/tokenize", json={"prompt": "x"}).status_code == 401
     assert live.http.get("/health").status_code == 200
@@ -217,3 +219,16 @@ def test_a_request_that_fails_is_told_and_harms_no_other(launch):
         list(stream)
     engine.script = Script()
     assert live.client.completions.create(model="tiny", prompt="x").choices[0].text
+
+
+def test_a_key_may_hold_any_character(launch):
+    live = launch(api_key=None)
+    object.__setattr__(live.context, "api_key", "sésame")
+    headers = {"authorization": "Bearer sésame".encode()}
+    assert live.http.get("/v1/models", headers=headers).status_code == 200
+
+
+def test_a_long_text_is_tokenised_too(launch):
+    live = launch(FakeEngine(max_model_len=50_000))
+    answer = live.client.completions.create(model="tiny", prompt="x" * 40_000, max_tokens=1)
+    assert answer.usage.prompt_tokens == 40_000

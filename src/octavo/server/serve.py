@@ -23,6 +23,9 @@ log = logging.getLogger("octavo.server")
 
 BACKLOG = 2048
 
+KEEP_ALIVE_SECONDS = 30
+"""Longer than clients keep idle connections (httpx: 5), so that a request never meets a closing one."""
+
 FLUSH_SECONDS = 5
 """How long connections may take to read what is left once the engine has drained."""
 
@@ -78,6 +81,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 ws="none",
                 lifespan="on",
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=FLUSH_SECONDS,
             )
         )
@@ -112,6 +116,7 @@ class Server(uvicorn.Server):
     def stop(self) -> None:
         """Drain; when called again, exit now. To be called in the event loop."""
         if self._drain is not None:
+            self.config.timeout_graceful_shutdown = 0
             self.should_exit = self.force_exit = True
             return
         self._app.state.is_draining = True
@@ -128,10 +133,13 @@ class Server(uvicorn.Server):
 
 
 def serve(ctx: ServingContext, config: ServerConfig, sock: socket.socket | None = None) -> None:
-    """Serve until a signal; returns after a clean end.
+    """Serve until a signal; returns after a clean end. Raises SystemExit(1) after a second signal,
+    which cuts off what still runs.
 
     `sock`: a socket from `bind`, for callers that take the port before they load the model.
     """
     sock = sock or bind(config)
     server = Server(create_app(ctx), ctx, config, url_of(sock))
     server.run(sockets=[sock])
+    if server.force_exit:
+        raise SystemExit(1)
