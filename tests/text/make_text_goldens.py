@@ -1,7 +1,7 @@
 """Write goldens.json: token ids of the default model's tokenizer as llama.cpp's server gives them.
 
 llama-server -m SmolLM2-135M-Instruct.Q4_1.gguf -c 512 --port 8190
-python tests/text/make_text_goldens.py http://127.0.0.1:8190
+PYTHONPATH=. python tests/text/make_text_goldens.py http://127.0.0.1:8190
 """
 
 from __future__ import annotations
