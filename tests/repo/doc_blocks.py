@@ -5,6 +5,7 @@ run. An HTML comment on the line before the fence says otherwise:
 
     <!-- test: help -->   too long to run: the script must exist and know every option that is shown
     <!-- test: none WHY --> not run, for the stated reason
+    <!-- test: output --> a ```text block: every line was printed by the blocks before it, other numbers aside
 
 Some commands are recognised by themselves:
 

@@ -34,6 +34,7 @@ class Session:
         self.scratch = scratch
         self.server: subprocess.Popen[bytes] | None = None
         self.port = 0
+        self.printed = ""  # by the commands so far; the server's log comes on top
         bin_dir = Path(sys.executable).parent
         if not (bin_dir / "octavo").exists():  # run from the sources, nothing installed
             bin_dir = scratch / "bin"
@@ -46,6 +47,9 @@ class Session:
         self.env = {**os.environ, "PATH": path, "PYTHONWARNINGS": "default"}
 
     def run_block(self, block: Block) -> None:
+        if block.mark == "output":
+            self.check_output(block)
+            return
         if block.lang == "python":
             self.run_python(block)
             return
@@ -83,7 +87,20 @@ class Session:
         said = f"{run.stdout[-3000:]}\n{run.stderr[-3000:]}"
         assert run.returncode == 0, f"{block.where}: {argv[-1]}\nexit {run.returncode}\n{said}"
         assert '"error"' not in run.stdout, f"{block.where}: {argv[-1]}\n{said}"
+        self.printed += run.stdout + run.stderr
         return run.stdout
+
+    def check_output(self, block: Block) -> None:
+        """Numbers (and the instruction set's name) may differ, words may not."""
+        printed = self.printed
+        if self.server is not None:
+            printed += (self.scratch / "server.log").read_text()
+        for line in block.text.splitlines():
+            pattern = re.escape(line).replace(r"\.", ".")
+            pattern = re.sub(r"cpu\\-\w+", r"[\\w-]+", pattern)  # the op set of this machine
+            pattern = re.sub(r"[\d.,]*\d", lambda _: r"[\d.,]*\d", pattern)
+            shown = f"{block.where}: {line}\nwas not printed; this was:\n{printed[-3000:]}"
+            assert re.search(pattern, printed), shown
 
     def check_known(self, block: Block, command: str) -> None:
         """.ci/run runs these; here: the same words stand there, or the target or folder exists."""

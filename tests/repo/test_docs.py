@@ -28,7 +28,8 @@ def session(tmp_path: Path) -> Iterator[Session]:
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_commands_of(name: str, default_model_path: Path, session: Session) -> None:
-    todo = [b for b in blocks(RUNNABLE[name]) if b.lang in RUN and b.mark != "none"]
+    found = blocks(RUNNABLE[name])
+    todo = [b for b in found if b.mark == "output" or (b.lang in RUN and b.mark != "none")]
     for block in todo:
         session.run_block(block)
 
@@ -40,7 +41,7 @@ def test_blocks_of(name: str) -> None:
     fences = re.findall(r"^```.*$", text, re.MULTILINE)
     assert len(fences) == 2 * len(blocks(BY_NAME[name])), "a fence without a language or an end"
     for block in blocks(BY_NAME[name]):
-        assert block.mark in ("", "help", "none"), block.where
+        assert block.mark in ("", "help", "none", "output"), block.where
         assert block.mark != "none" or block.why, f"{block.where}: say why it is not run"
 
 
@@ -121,8 +122,21 @@ not run
         ("bash", "", "pytest tests/no_such_folder"),
         ("bash", "help", "python docs/generate.py --no-such-option"),
         ("python", "", "raise SystemExit(3)"),
+        ("text", "output", "printed by nobody"),
     ],
 )
 def test_a_wrong_document_is_noticed(lang: str, mark: str, text: str, session: Session) -> None:
     with pytest.raises(AssertionError):
         session.run_block(Block(ROOT / "README.md", 1, lang, text + "\n", mark))
+
+
+def test_outputs_may_differ_in_numbers_only(session: Session) -> None:
+    readme = ROOT / "README.md"
+    session.run_block(
+        Block(readme, 1, "bash", "echo 'KV memory 11.3 GiB: 32,969 blocks, avx512'\n")
+    )
+    session.run_block(
+        Block(readme, 2, "text", "KV memory 2 GiB: 1,024 blocks, avx2\n", mark="output")
+    )
+    with pytest.raises(AssertionError):
+        session.run_block(Block(readme, 3, "text", "KV memory 11.3 GB\n", mark="output"))
