@@ -173,3 +173,31 @@ def test_plans_are_plain_data_and_repeatable() -> None:
 def test_a_pool_too_small_for_one_sequence_is_refused() -> None:
     with pytest.raises(ValueError, match="max_model_len 33 needs 3 blocks, the pool has 2"):
         Scheduler(SchedulerConfig(), KVManager(2, 16), max_model_len=33)
+
+
+def test_who_needs_a_prefix_that_is_being_computed_waits_for_it() -> None:
+    core = make_core(num_blocks=100, max_num_batched_tokens=500)
+    prefix = list(range(32))
+    for i in range(5):
+        core.add_request(make_request(f"r{i}", [*prefix, 50 + i], 4, arrival=float(i)))
+    core.add_request(make_request("other", [7] * 9, 4, arrival=9.0))  # does not wait
+    core.step()
+    core.step()
+    first, second = runner_of(core).plans
+    assert [(r.seq_id, len(r.token_ids)) for r in first.seqs] == [("r0#0", 33), ("other#0", 9)]
+    assert [len(r.token_ids) for r in second.seqs] == [1] * 6
+    assert core.scheduler.kv.pool.num_used == 8 + 5 + 3
+    results = run(core)
+    assert len(results.finished) == 6
+
+
+def test_a_promise_ends_with_the_one_who_made_it() -> None:
+    core = make_core(num_blocks=100, max_num_batched_tokens=10)
+    prefix = list(range(32))
+    core.add_request(make_request("a", [*prefix, 50], 4))
+    core.add_request(make_request("b", [*prefix, 51], 4, arrival=1.0))
+    core.step()
+    core.abort_request("a")
+    results = run(core)
+    assert results.tokens["b", 0] == generate_alone([*prefix, 51], 4)
+    assert core.scheduler.stats.prefix_cache_hits == 8  # what a had computed before

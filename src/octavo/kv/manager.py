@@ -10,6 +10,7 @@ A sequence's keys and values live in blocks of `block_size` tokens; its block ta
 The life of a sequence, as the scheduler drives it:
 
     match     take the blocks of its longest known prefix        (a hit: nothing to compute)
+    promise   tell others what it is going to compute            (who needs the same waits for it)
     extend    make room for the next tokens                      (None: not now)
     commit    they are computed: full blocks become findable
     fork      a second sequence over the same blocks             (copied when one of them writes)
@@ -60,6 +61,7 @@ class KVManager:
         self._tables: dict[str, _Table] = {}
         self._moves: list[Move] = []
         self._pins: list[int] = []
+        self._promised: dict[bytes, str] = {}  # block name -> the sequence that is computing it
 
     # -- what a sequence holds ---------------------------------------------------------------------
 
@@ -108,6 +110,19 @@ class KVManager:
             self._take_known(table, token_ids, limit // self.block_size)
         return table.num_committed
 
+    def promise(self, seq_id: str) -> None:
+        """The sequence is going to compute the rest of the blocks that it was matched for."""
+        table = self._tables[seq_id]
+        for block_hash in table.hashes[len(table.block_ids) :]:
+            self._promised.setdefault(block_hash, seq_id)
+
+    def awaits(self, seq_id: str, num_tokens: int) -> bool:
+        """True if another sequence is computing the next block that this one, of `num_tokens`, lacks."""
+        table, i = self._tables[seq_id], len(self._tables[seq_id].block_ids)
+        if i >= min(len(table.hashes), (num_tokens - 1) // self.block_size):
+            return False
+        return self._promised.get(table.hashes[i], seq_id) != seq_id
+
     def lacking(self, seq_id: str, num_tokens: int) -> int:
         """Blocks that must come free before `extend` can succeed; 0 if it will."""
         return max(0, self._num_needed(self._tables[seq_id], num_tokens) - self.pool.num_free)
@@ -145,6 +160,7 @@ class KVManager:
         for i in range(table.num_indexed, num_full):
             own = table.block_ids[i]
             known = self.pool.index(own, table.hashes[i])
+            self._promised.pop(table.hashes[i], None)
             if known != own:
                 self.pool.release(own)
                 self.pool.acquire(known)
@@ -167,6 +183,13 @@ class KVManager:
             table.num_committed,
         )
 
+    def withdraw(self, seq_id: str) -> None:
+        """Take promises back: the sequence has stopped computing."""
+        table = self._tables[seq_id]
+        for block_hash in table.hashes[table.num_indexed :]:
+            if self._promised.get(block_hash) == seq_id:
+                del self._promised[block_hash]
+
     def give_up(self, seq_id: str, num_blocks: int) -> int:
         """Drop blocks off the tail until `num_blocks` can be had by others or none is left.
 
@@ -183,6 +206,7 @@ class KVManager:
 
     def free(self, seq_id: str) -> None:
         """Drop the table, tail first, so that the head of a prefix outlives its tail in the pool."""
+        self.withdraw(seq_id)
         table = self._tables.pop(seq_id)
         while table.block_ids:
             self.pool.release(table.block_ids.pop())
@@ -263,6 +287,8 @@ class KVManager:
             for i in range(table.num_indexed):
                 name = self.pool.hash_of(table.block_ids[i])
                 assert name == table.hashes[i], f"{seq_id}: block {i} is not what its name says"
+        assert set(self._promised.values()) <= set(self._tables), "a promise of nobody"
+        assert not set(self._promised) & self.pool.names(), "a promise that is kept already"
         sources = [move.src for move in self._moves]
         assert not Counter(sources) - Counter(self._pins), (
             "a pending move reads a block without a pin"

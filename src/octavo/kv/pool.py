@@ -62,6 +62,10 @@ class BlockPool:
         """The block of that name."""
         return self._index.get(block_hash)
 
+    def names(self) -> set[bytes]:
+        """Names of all blocks that can be found."""
+        return set(self._index)
+
     def take(self, num: int) -> list[int] | None:
         """`num` blocks with one reference each, or None if there are not so many: all or nothing."""
         if num > self.num_free:

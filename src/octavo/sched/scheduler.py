@@ -98,6 +98,9 @@ class Scheduler:
             if seq.is_running:
                 run = self._run(seq, max(1, share))
             elif admitting and share > 0:
+                self._match(seq)
+                if self._awaits(seq):
+                    continue  # its prefix is being computed: it will find it, the next may go first
                 run = self._admit(seq, share)
                 admitting = run is not None
             else:
@@ -141,7 +144,6 @@ class Scheduler:
 
     def _admit(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
         """Seat a waiting sequence if blocks and seats allow; what it matched it keeps, seated or not."""
-        self._match(seq)
         # All of its known tokens must find room, not only the first chunk: half a prompt is no use, and
         # it would be the first to be robbed.
         if self.kv.lacking(seq.seq_id, len(seq.tokens)) and self._victim(seq) is None:
@@ -155,6 +157,7 @@ class Scheduler:
         self.running.add(seq)
         seq.is_running = True
         self._num_seats += seq.num_seats
+        self.kv.promise(seq.seq_id)
         return self._run(seq, budget)
 
     def _match(self, seq: Sequence) -> None:
@@ -167,6 +170,10 @@ class Scheduler:
         self._holders.add(seq)
         if not seq.has_started:
             seq.num_cached = seq.num_computed
+
+    def _awaits(self, seq: Sequence) -> bool:
+        wants_to_match = seq.max_matched_tokens is None
+        return wants_to_match and self.kv.awaits(seq.seq_id, len(seq.tokens))
 
     # -- making room -------------------------------------------------------------------------------
 
@@ -202,6 +209,7 @@ class Scheduler:
 
     def _leave(self, seq: Sequence) -> None:
         self.running.remove(seq)
+        self.kv.withdraw(seq.seq_id)
         seq.is_running = False
         self._num_seats -= seq.num_seats
 
