@@ -1,4 +1,5 @@
-"""Writes the documents that come from the code: docs/flags.md, parameters.md and metrics.md.
+"""Writes the documents that come from the code: flags.md, parameters.md, metrics.md
+and models.md.
 
     python docs/generate.py [--check]
 
@@ -18,8 +19,11 @@ from typing import Any
 from prometheus_client.core import Metric
 
 from octavo import config
+from octavo.cli.sampling import SamplingOptions
 from octavo.engine.limits import EngineLimits
 from octavo.engine.stats import EngineStats
+from octavo.models.catalog import CATALOG, DEFAULT, HubModel
+from octavo.models.formats import FORMATS
 from octavo.server.metrics import Metrics
 from octavo.server.requests import ChatCompletionRequest, CompletionRequest, SamplingFields
 from octavo.server.unsupported import UNSUPPORTED
@@ -30,7 +34,8 @@ FLAGS = """# Flags
 
 Written by `docs/generate.py` from the dataclasses in `src/octavo/config.py`; do not edit by hand.
 
-The same names, with underscores, are keyword arguments of `octavo.LLM(...)`, except those of the server.
+The same names, with underscores, are keyword arguments of `octavo.LLM(...)`; those of the last section, of
+`octavo.SamplingParams(...)`; those of the server are for `octavo serve` alone.
 Sizes take K, M, G and T (powers of 1024).
 """
 
@@ -40,6 +45,7 @@ SECTIONS = [
     ("Scheduler", config.SchedulerConfig),
     ("Device", config.DeviceConfig),
     ("Server", config.ServerConfig),
+    ("Sampling, for generate and chat", SamplingOptions),
 ]
 
 PARAMETERS = """# Request parameters
@@ -57,6 +63,26 @@ field's name in `param`. A value that changes nothing passes, because clients se
 field is refused with code `unknown_parameter`.
 """
 
+
+MODELS = """# Models
+
+Written by `docs/generate.py` from `src/octavo/models/`; do not edit by hand.
+
+MODEL, wherever a command or `octavo.LLM` takes one, is a directory in Hugging Face's layout, a `.gguf` file, a hub id such
+as `org/name`, or an alias from the list below. What is fetched is kept in `$OCTAVO_CACHE`, or `~/.cache/octavo`.
+
+| family | models | what it has of its own |
+|---|---|---|
+| `llama` | Llama 2 and 3, SmolLM2, TinyLlama, Mistral | linear, dynamic, YaRN and llama3 position scaling |
+| `qwen2` | Qwen2, Qwen2.5 | biases of queries, keys and values |
+| `qwen3` | Qwen3 | norms of queries and keys |
+
+Windowed attention is not supported: such a model serves contexts within its window. Any other architecture is refused, with
+the list of those that are supported.
+
+Safetensors may be F32, F16 or BF16, in one file or several; they run as they are, or in 8 or 4 bits with `--quantization q8`
+or `q4`. GGUF tensors stay in the precision of their file:
+"""
 
 METRICS = """# Metrics
 
@@ -104,7 +130,7 @@ def flag_row(field: dataclasses.Field[Any]) -> tuple[str, ...]:
         meaning += "; one of " + ", ".join(f"`{c}`" for c in field.metadata["choices"])
     if "env" in field.metadata:
         meaning += f"; environment: `{field.metadata['env']}`"
-    default = "" if field.default is None else f"`{field.default}`"
+    default = "" if field.default in (None, ()) else f"`{field.default}`"
     if isinstance(field.default, bool):
         default = "on" if field.default else "off"
     return flag(field), default, meaning
@@ -211,7 +237,28 @@ def metrics() -> str:
     return METRICS + "\n" + table(("metric", "type", "labels", "meaning"), rows) + METRICS_TAIL
 
 
-TARGETS = {"flags.md": flags, "parameters.md": parameters, "metrics.md": metrics}
+# -- models --------------------------------------------------------------------------------------
+
+
+def catalog_row(model: Any) -> tuple[str, ...]:
+    hub = isinstance(model, HubModel)
+    source = f"hub: `{model.repo_id}`" if hub else f"PyPI wheel `{model.requirement}`"
+    return f"`{model.alias}`", model.about, source
+
+
+def models() -> str:
+    formats = ", ".join(f"`{name}`" for name in FORMATS)
+    rows = [catalog_row(model) for model in CATALOG.values()]
+    text = f"{MODELS}{formats}.\n\n## Aliases\n\nThe default is `{DEFAULT.alias}`.\n\n"
+    return text + table(("alias", "size, context", "from"), rows)
+
+
+TARGETS = {
+    "flags.md": flags,
+    "parameters.md": parameters,
+    "metrics.md": metrics,
+    "models.md": models,
+}
 
 
 def main() -> int:
