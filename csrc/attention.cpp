@@ -15,11 +15,15 @@ constexpr int kUnitRows = 24;
 // Query rows times tokens below which other threads are not woken.
 constexpr int64_t kAloneBelow = 1000;
 
-void expect(bool ok, const std::string& message) {
-    if (!ok) throw std::invalid_argument("attention: " + message);
-}
+// Rows of partial results from which on they are merged on all threads.
+constexpr int64_t kMergeRows = 1000;
 
-std::string text(int64_t n) { return std::to_string(n); }
+[[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument("attention: " + message); }
+
+template <class T>
+std::string text(T n) {
+    return std::to_string(n);
+}
 
 int32_t num_parts(int32_t last_position) { return last_position / kPartition + 1; }
 
@@ -44,28 +48,36 @@ AttentionPlan::AttentionPlan(std::vector<int32_t> row_starts, std::vector<int32_
       tiles_(std::move(tiles)),
       tile_starts_(std::move(tile_starts)) {
     const size_t n = context_lens_.size();
-    expect(row_starts_.size() == n + 1,
-           "expected row_starts of " + text(n + 1) + " entries (sequences + 1), got " + text(row_starts_.size()));
-    expect(tile_starts_.size() == n + 1,
-           "expected tile_starts of " + text(n + 1) + " entries (sequences + 1), got " + text(tile_starts_.size()));
-    expect(row_starts_[0] == 0, "expected row_starts[0] = 0, got " + text(row_starts_[0]));
-    expect(tile_starts_[0] == 0, "expected tile_starts[0] = 0, got " + text(tile_starts_[0]));
-    for (size_t s = 0; s < n; ++s) {
-        const int64_t rows = static_cast<int64_t>(row_starts_[s + 1]) - row_starts_[s];
-        const int64_t held = static_cast<int64_t>(tile_starts_[s + 1]) - tile_starts_[s];
-        const int64_t context = context_lens_[s];
-        const std::string of = " of sequence " + text(s);
-        expect(rows >= 0, "expected row_starts in rising order, got " + text(rows) + " rows" + of);
-        expect(context >= rows,
-               "expected context_lens" + of + " to cover its " + text(rows) + " rows, got " + text(context));
-        expect(held == (context + kTile - 1) / kTile, "expected " + text((context + kTile - 1) / kTile) + " tiles" + of +
-                                                          " (context " + text(context) + "), got " + text(held));
+    if (row_starts_.size() != n + 1) {
+        refuse("expected row_starts of " + text(n + 1) + " entries (sequences + 1), got " + text(row_starts_.size()));
     }
-    expect(static_cast<int64_t>(tiles_.size()) == tile_starts_[n],
-           "expected " + text(tile_starts_[n]) + " tiles (the last of tile_starts), got " + text(tiles_.size()));
+    if (tile_starts_.size() != n + 1) {
+        refuse("expected tile_starts of " + text(n + 1) + " entries (sequences + 1), got " + text(tile_starts_.size()));
+    }
+    if (row_starts_[0] != 0) refuse("expected row_starts[0] = 0, got " + text(row_starts_[0]));
+    if (tile_starts_[0] != 0) refuse("expected tile_starts[0] = 0, got " + text(tile_starts_[0]));
+    for (size_t s = 0; s < n; ++s) check_sequence(s);
+    if (static_cast<int64_t>(tiles_.size()) != tile_starts_[n]) {
+        refuse("expected " + text(tile_starts_[n]) + " tiles (the last of tile_starts), got " + text(tiles_.size()));
+    }
     for (const int32_t tile : tiles_) {
-        expect(tile >= 0, "expected tile ids of 0 or more, got " + text(tile));
+        if (tile < 0) refuse("expected tile ids of 0 or more, got " + text(tile));
         max_tile_ = std::max(max_tile_, tile);
+    }
+}
+
+void AttentionPlan::check_sequence(size_t s) const {
+    const int64_t rows = static_cast<int64_t>(row_starts_[s + 1]) - row_starts_[s];
+    const int64_t held = static_cast<int64_t>(tile_starts_[s + 1]) - tile_starts_[s];
+    const int64_t context = context_lens_[s], needed = (context + kTile - 1) / kTile;
+    if (rows < 0) refuse("expected row_starts in rising order, got " + text(rows) + " rows of sequence " + text(s));
+    if (context < rows) {
+        refuse("expected context_lens of sequence " + text(s) + " to cover its " + text(rows) + " rows, got " +
+               text(context));
+    }
+    if (held != needed) {
+        refuse("expected " + text(needed) + " tiles of sequence " + text(s) + " (context " + text(context) + "), got " +
+               text(held));
     }
 }
 
@@ -177,14 +189,19 @@ struct Call {
 };
 
 void check_call(const AttentionPlan& plan, const KvMemory& kv, int64_t layer, int num_heads) {
-    expect(kv.head_dim >= 8 && kv.head_dim % 8 == 0,
-           "expected a head size that is a multiple of 8, got " + text(kv.head_dim));
-    expect(kv.num_kv_heads >= 1 && num_heads >= 1 && num_heads % kv.num_kv_heads == 0,
-           "expected query heads a multiple of the KV heads, got " + text(num_heads) + " and " + text(kv.num_kv_heads));
-    expect(layer >= 0 && layer < kv.num_layers,
-           "expected a layer below " + text(kv.num_layers) + ", got " + text(layer));
-    expect(plan.max_tile() < kv.num_tiles,
-           "expected tile ids below " + text(kv.num_tiles) + " (tiles in KV memory), got " + text(plan.max_tile()));
+    if (kv.head_dim < 8 || kv.head_dim % 8 != 0) {
+        refuse("expected a head size that is a multiple of 8, got " + text(kv.head_dim));
+    }
+    if (kv.num_kv_heads < 1 || num_heads < 1 || num_heads % kv.num_kv_heads != 0) {
+        refuse("expected query heads a multiple of the KV heads, got " + text(num_heads) + " and " +
+               text(kv.num_kv_heads));
+    }
+    if (layer < 0 || layer >= kv.num_layers) {
+        refuse("expected a layer below " + text(kv.num_layers) + ", got " + text(layer));
+    }
+    if (plan.max_tile() >= kv.num_tiles) {
+        refuse("expected tile ids below " + text(kv.num_tiles) + " (tiles in KV memory), got " + text(plan.max_tile()));
+    }
 }
 
 std::vector<float>& scratch_of_thread(int64_t floats) {
@@ -217,10 +234,14 @@ void paged_attention(Context& context, const AttentionPlan& plan, const KvMemory
             attend(call.task(unit, item.part_begin, item.part_end), scratch);
         }
     });
-    for (const int32_t id : work.split_units) {
-        const AttentionUnit& unit = work.units[static_cast<size_t>(id)];
-        kernels.merge(call.task(unit, 0, unit.num_parts));
-    }
+    const int64_t num_split = static_cast<int64_t>(work.split_units.size());
+    const int64_t step = work.partial_rows < kMergeRows ? std::max<int64_t>(num_split, 1) : 1;
+    context.pool.parallel_for((num_split + step - 1) / step, [&](int64_t chunk, int) {
+        for (int64_t i = chunk * step; i < std::min(num_split, (chunk + 1) * step); ++i) {
+            const AttentionUnit& unit = work.units[static_cast<size_t>(work.split_units[static_cast<size_t>(i)])];
+            kernels.merge(call.task(unit, 0, unit.num_parts));
+        }
+    });
 }
 
 }  // namespace octavo

@@ -53,6 +53,7 @@ private:
         std::unique_ptr<AttentionWork> work;
     };
 
+    void check_sequence(size_t seq) const;
     AttentionWork make_work(int num_heads, int num_kv_heads, int num_threads) const;
     void add_units(AttentionWork& work, int seq, int num_kv_heads, int queries_per_unit) const;
 
