@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kBlockBytes = 384 << 10;  // rows of a block: they stay in the second-level cache
 constexpr int64_t kChunksPerThread = 6;     // of panels: evens out threads that are slowed by others
+constexpr int64_t kGroupPanels = 4;         // that chunks keep together, for the kernels which take a few at once
 constexpr int64_t kParallelLayout = 16;     // rows from which threads share the layout work
 
 size_t round_up(size_t n) { return (n + 63) / 64 * 64; }
@@ -96,10 +97,12 @@ void Linear::run(Context& context, const float* x, int64_t rows, const float* bi
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
         const Rows laid = lay_out(context, x + row * k_, count);
-        const int64_t chunks = std::min<int64_t>(num_panels_, context.pool.num_threads() * kChunksPerThread);
+        const int64_t groups = (num_panels_ + kGroupPanels - 1) / kGroupPanels;
+        const int64_t chunks = std::min<int64_t>(groups, context.pool.num_threads() * kChunksPerThread);
         context.pool.parallel_for(chunks, [&](int64_t chunk, int) {
-            run_panels(context, laid, num_panels_ * chunk / chunks, num_panels_ * (chunk + 1) / chunks, bias,
-                       out + row * num_outputs_);
+            const int64_t begin = groups * chunk / chunks * kGroupPanels;
+            const int64_t end = std::min(groups * (chunk + 1) / chunks * kGroupPanels, num_panels_);
+            run_panels(context, laid, begin, end, bias, out + row * num_outputs_);
         });
     }
 }

@@ -97,7 +97,7 @@ void ThreadPool::run(int64_t num_chunks, Body body, void* context) {
     while (run_one(0)) {
     }
     for (int spins = 0; done_.load(std::memory_order_acquire) < num_chunks; ++spins) {
-        if (spins < 20000) {
+        if (spins < 4000) {
             pause();
         } else {
             std::this_thread::yield();  // more threads than cores: let the one that holds the last chunk run
