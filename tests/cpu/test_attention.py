@@ -117,16 +117,19 @@ def test_schedule_batch_threads_and_tiles_change_no_bit(isa, dtype, shape):
 
 
 @isas
-def test_split_context_changes_no_bit(isa):
-    """One decode row with a long context is shared out over threads; beside others it may not be."""
-    shape = shape_of(6, 2, 64)
-    seqs = make_seqs(shape, (9 * PARTITION + 5,))
-    memory = Memory(seqs, shape, np.float16)
-    memory.write(0, seqs[0].n - 1)
-    expected = memory.step(CpuOps(1, isa), [(0, 1)])
+@pytest.mark.parametrize("num_seqs", [1, 4])
+def test_split_context_changes_no_bit(isa, num_seqs):
+    """Decode rows with a long context are shared out over threads, however many there are."""
+    shape = shape_of(32, 1, 16)
+    lengths = [9 * PARTITION + 5 - i for i in range(num_seqs)]
+    memory = Memory(make_seqs(shape, lengths), shape, np.float16)
+    for i, n in enumerate(lengths):
+        memory.write(i, n - 1)
+    step = [(i, 1) for i in range(num_seqs)]
+    expected = memory.step(CpuOps(1, isa), step)
     for threads in (2, 3, 16):
-        memory.written[0] -= 1
-        assert_same(memory.step(CpuOps(threads, isa), [(0, 1)]), expected)
+        memory.written = [n - 1 for n in lengths]
+        assert_same(memory.step(CpuOps(threads, isa), step), expected)
 
 
 @isas
