@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 # uvicorn finds these at run time; src/ need not import them.
-BY_NAME_ONLY = {"uvloop", "httptools"}
+BY_NAME_ONLY = {"uvloop"}
 IMPORT_TO_PACKAGE = {"pydantic_core": "pydantic"}
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from octavo import __version__
+from octavo.cli.bench import app as bench
 from octavo.cli.options import with_options
 from octavo.cli.sampling import SamplingOptions
 from octavo.config import (
@@ -91,3 +92,6 @@ def pull(
 
     logs.configure("info")
     print(resolve_model(model), file=sys.stdout)
+
+
+app.add_typer(bench, name="bench")

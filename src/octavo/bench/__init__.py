@@ -1,0 +1,1 @@
+"""Benchmarks: kernels, the engine offline, servers over HTTP, start-up. The command line is `octavo bench`."""

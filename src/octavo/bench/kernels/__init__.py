@@ -1,0 +1,1 @@
+"""The CPU kernels, each beside the machine's own peaks."""

@@ -1,0 +1,1 @@
+"""A workload against a server with OpenAI's API."""

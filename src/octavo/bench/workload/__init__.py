@@ -1,0 +1,1 @@
+"""Workloads: prompts, output lengths and arrival times."""

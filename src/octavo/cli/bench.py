@@ -1,0 +1,148 @@
+"""`octavo bench ...`: the benchmarks' commands, and what they need of the parts above `bench`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from octavo.bench.options import (
+    DatasetOptions,
+    KernelOptions,
+    LatencyOptions,
+    OutputOptions,
+    SeedOptions,
+    ServeOptions,
+    StartupOptions,
+    StepOptions,
+)
+from octavo.cli.options import with_options
+from octavo.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig
+from octavo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from octavo.bench.workload.sample import Tokenizer
+    from octavo.llm import LLM
+
+ENGINE = (ModelConfig, CacheConfig, SchedulerConfig, DeviceConfig)
+T = TypeVar("T")
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Measure kernels, the engine, or a server."
+)
+
+ModelFlag = Annotated[str | None, typer.Option("--model", help="the same as MODEL")]
+
+
+@app.command()
+@with_options(ServeOptions, DatasetOptions, SeedOptions, OutputOptions)
+def serve(
+    settings: dict[str, Any],
+    more_goodput: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+) -> None:
+    """A workload against any server with OpenAI's API."""
+    from octavo.bench.serve.run import bench_serve
+
+    if more_goodput:  # `--goodput ttft:500 tpot:50`, as vLLM takes it
+        if not settings["goodput"] or not all(":" in text for text in more_goodput):
+            raise typer.BadParameter(f"unexpected: {' '.join(more_goodput)}")
+        settings["goodput"] = (*settings["goodput"], *more_goodput)
+    options = _take(ServeOptions, settings)
+    dataset = _take(DatasetOptions, settings)
+    tokenizer = _tokenizer(options.tokenizer) if options.tokenizer else None
+    seed = _take(SeedOptions, settings).seed
+    bench_serve(options, dataset, _take(OutputOptions, settings), seed, tokenizer)
+
+
+@app.command()
+@with_options(*ENGINE, LatencyOptions, OutputOptions)
+def latency(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
+    """The time of one batch, without a server."""
+    from octavo.bench.offline.latency import bench_latency
+
+    options, output = _take(LatencyOptions, settings), _take(OutputOptions, settings)
+    with _load(settings, model_name) as llm:
+        bench_latency(llm, options, output)
+
+
+@app.command()
+@with_options(*ENGINE, DatasetOptions, OutputOptions)
+def throughput(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
+    """All requests of a workload at once, without a server."""
+    from octavo.bench.offline.throughput import bench_throughput
+
+    dataset, output = _take(DatasetOptions, settings), _take(OutputOptions, settings)
+    with _load(settings, model_name) as llm:
+        bench_throughput(llm, llm.built.tokenizer, dataset, output, settings["seed"])
+
+
+@app.command()
+@with_options(*ENGINE, StepOptions, OutputOptions)
+def step(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
+    """Where the time of a step goes: Python beside the model."""
+    from octavo.bench.offline.step import bench_step
+
+    options, output = _take(StepOptions, settings), _take(OutputOptions, settings)
+    with _load(settings, model_name) as llm:
+        bench_step(llm, options, output)
+
+
+@app.command()
+@with_options(KernelOptions, OutputOptions)
+def kernels(settings: dict[str, Any]) -> None:
+    """GB/s and GOP/s of each kernel beside the machine's own peaks."""
+    from octavo.bench.kernels.run import bench_kernels
+
+    bench_kernels(_take(KernelOptions, settings), _take(OutputOptions, settings))
+
+
+@app.command()
+@with_options(StartupOptions, OutputOptions)
+def startup(
+    settings: dict[str, Any],
+    serve_args: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- MODEL FLAGS]", help="what `octavo serve` gets; put -- before it"
+        ),
+    ] = None,
+) -> None:
+    """From process start to /health 200, in fresh processes."""
+    from octavo.bench.startup import bench_startup
+
+    options, output = _take(StartupOptions, settings), _take(OutputOptions, settings)
+    bench_startup(serve_args or [], options, output)
+
+
+def _take(cls: type[T], settings: dict[str, Any]) -> T:
+    """An instance of the options class, its fields taken out of `settings`."""
+    names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    return cls(**{name: settings.pop(name) for name in names})
+
+
+def _load(settings: dict[str, Any], model_name: str | None) -> LLM:
+    """The model of MODEL or --model."""
+    from octavo.cli import logs
+    from octavo.cli.progress import LoadBar
+
+    if model_name is not None:
+        if settings["model"] not in (ModelConfig().model, model_name):
+            raise ConfigError(
+                f"--model: MODEL is given twice, {settings['model']} and {model_name}", "model"
+            )
+        settings["model"] = model_name
+    logs.configure("warning")
+    from octavo.llm import LLM
+
+    with LoadBar() as bar:
+        return LLM(progress=bar, **settings)
+
+
+def _tokenizer(model: str) -> Tokenizer:
+    """The tokenizer of a model, without its weights."""
+    from octavo.llm.build import load_tokenizer
+    from octavo.models.checkpoint import open_checkpoint
+    from octavo.models.fetch import resolve_model
+
+    return load_tokenizer(open_checkpoint(resolve_model(model)))
