@@ -242,6 +242,7 @@ int64_t Linear::run_floats(const Context& context, const Part& part, int64_t pan
             t.outputs = static_cast<int>(std::min<int64_t>(width * kLanes, part.num_outputs - p * kLanes));
             t.bias = bias == nullptr ? nullptr : bias + output;
             t.out = out + row * num_outputs_ + output;
+            t.next = row == 0 && p + group + width <= end ? t.weights + group * part.panel_bytes : nullptr;
             fns[float_index(part.type)][tile](t);
             p += width;
         }

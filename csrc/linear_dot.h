@@ -118,38 +118,75 @@ private:
 
 template <int Bits>
 struct Integers {
-    uint8_t w[8][4][kVec];  // [chunk][weight of the chunk][output]
+    uint8_t w[8][4 * kVec];  // [chunk][output][weight of the chunk]
 
-    void load(const uint8_t* p, int) {
-        for (int j = 0; j < 8; ++j) {
-            for (int o = 0; o < kVec; ++o) {
-                for (int b = 0; b < 4; ++b) w[j][b][o] = get(p + o * 4 + b, j);
+    void load(const uint8_t* p, int part) {
+        p += 4 * kVec * part;
+        if constexpr (Bits == 8) {
+            for (int j = 0; j < 8; ++j) std::memcpy(w[j], p + 64 * j, sizeof w[j]);
+            return;
+        }
+        for (int j = 0; j < 4; ++j) {
+            for (int i = 0; i < 4 * kVec; ++i) w[2 * j][i] = p[64 * j + i] & 15;
+            for (int i = 0; i < 4 * kVec; ++i) w[2 * j + 1][i] = p[64 * j + i] >> 4;
+        }
+        if constexpr (Bits > 4) {
+            constexpr int kExtra = Bits - 4, kShared = 8 / kExtra;
+            for (int j = 0; j < 8; ++j) {
+                constexpr uint64_t kMask = (Bits == 5 ? 0x01 : 0x03) * 0x0101010101010101u;
+                for (int i = 0; i < 4 * kVec; i += 8) {
+                    uint64_t upper, lower;
+                    std::memcpy(&upper, p + 64 * (4 + j / kShared) + i, sizeof upper);
+                    std::memcpy(&lower, w[j] + i, sizeof lower);
+                    lower |= (upper >> (j % kShared * kExtra) & kMask) << 4;
+                    std::memcpy(w[j] + i, &lower, sizeof lower);
+                }
             }
         }
     }
 
     template <int From, int To>
-    Vec dot(const int8_t* q, int32_t start) const {
-        int32_t sum[kVec];
-        for (int o = 0; o < kVec; ++o) sum[o] = start;
-        for (int k = From * 4; k < To * 4; ++k) {
-            const auto x = static_cast<int16_t>(q[k]);
-            for (int o = 0; o < kVec; ++o) sum[o] += static_cast<int16_t>(w[k / 4][k % 4][o]) * x;
-        }
-        return each_lane([&](int o) { return static_cast<float>(sum[o]); });
-    }
-
-private:
-    static uint8_t get(const uint8_t* p, int j) {
-        if constexpr (Bits == 8) return p[64 * j];
-        int weight = p[64 * (j / 2)] >> (j % 2 * 4) & 15;
-        if constexpr (Bits > 4) {
-            constexpr int kExtra = Bits - 4, kShared = 8 / kExtra;
-            weight |= (p[64 * (4 + j / kShared)] >> (j % kShared * kExtra) & ((1 << kExtra) - 1)) << 4;
-        }
-        return static_cast<uint8_t>(weight);
-    }
+    Vec dot(const int8_t* q, int32_t start) const;
 };
+
+#if OCTAVO_X86  // SSE2, which every 64-bit x86 has
+
+template <int Bits>
+template <int From, int To>
+Vec Integers<Bits>::dot(const int8_t* q, int32_t start) const {
+    const __m128i zeros = _mm_setzero_si128();
+    __m128i low = zeros, high = zeros;  // two sums for each of outputs 0, 1 and 2, 3
+    for (int j = From; j < To; ++j) {
+        int32_t four;
+        std::memcpy(&four, q + 4 * j, sizeof four);
+        const __m128i bytes = _mm_set1_epi32(four);
+        const __m128i x = _mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8);
+        const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(w[j]));
+        low = _mm_add_epi32(low, _mm_madd_epi16(_mm_unpacklo_epi8(v, zeros), x));
+        high = _mm_add_epi32(high, _mm_madd_epi16(_mm_unpackhi_epi8(v, zeros), x));
+    }
+    const __m128 a = _mm_castsi128_ps(low), b = _mm_castsi128_ps(high);
+    const __m128i even = _mm_castps_si128(_mm_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)));
+    const __m128i odd = _mm_castps_si128(_mm_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)));
+    return _mm_cvtepi32_ps(_mm_add_epi32(_mm_add_epi32(even, odd), _mm_set1_epi32(start)));
+}
+
+#else
+
+template <int Bits>
+template <int From, int To>
+Vec Integers<Bits>::dot(const int8_t* q, int32_t start) const {
+    int32_t sum[kVec] = {start, start, start, start};
+    for (int j = From; j < To; ++j) {
+        for (int o = 0; o < kVec; ++o) {
+            for (int b = 0; b < 4; ++b) sum[o] += static_cast<int16_t>(w[j][4 * o + b]) * q[4 * j + b];
+        }
+    }
+    return Vec{static_cast<float>(sum[0]), static_cast<float>(sum[1]), static_cast<float>(sum[2]),
+               static_cast<float>(sum[3])};
+}
+
+#endif
 
 #endif
 

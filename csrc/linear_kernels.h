@@ -47,7 +47,7 @@ constexpr int kNumFloatTypes = 3;  // F32, F16, BF16
 // One panel or a few neighbouring ones times one tile of rows.
 struct LinearTile {
     const uint8_t* weights;
-    const uint8_t* next;  // weights to fetch into the cache meanwhile, or null (quantised)
+    const uint8_t* next;  // weights to fetch into the cache meanwhile, or null
     int64_t steps;  // K/32 (quantised) or K (float)
     const int8_t* q;
     const float* scale;

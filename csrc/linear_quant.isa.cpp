@@ -96,14 +96,6 @@ private:
     }
 };
 
-void prefetch_lines(const uint8_t* p, int bytes) {
-#if OCTAVO_ISA_LEVEL >= 1
-    for (int i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
-#else
-    (void)p, (void)bytes;
-#endif
-}
-
 // N neighbouring panels x R rows; of each panel only vector `part`.
 template <class P, int N, int R>
 void tile_part(const LinearTile& t, int part) {
@@ -125,7 +117,9 @@ void tile_part(const LinearTile& t, int part) {
         Step<P> weights[N];
         for (int n = 0; n < N; ++n) {
             weights[n].load(t.weights + n * panel_bytes + at, part, headers[n]);
-            if (t.next != nullptr) prefetch_lines(t.next + n * panel_bytes + at, P::kStepBytes);
+            if (t.next != nullptr) {
+                for (int i = 0; i < P::kStepBytes; i += 64) prefetch(t.next + n * panel_bytes + at + i);
+            }
         }
         for (int r = 0; r < R; ++r) {
             for (int n = 0; n < N; ++n) {

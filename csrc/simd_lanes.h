@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <cstring>
 
-#if OCTAVO_ISA_LEVEL >= 1
+#include "isa.h"
+
+#if OCTAVO_X86
 #include <immintrin.h>
 #endif
 
@@ -64,70 +66,51 @@ inline Vec load_int8(const void* p) {
 
 #else
 
-constexpr int kVec = 16;
-struct Vec {
-    float lane[kVec];
-};
+constexpr int kVec = 4;
+using Vec = float __attribute__((vector_size(16)));
+using Bits = uint32_t __attribute__((vector_size(16)));
 
-template <class F>
-inline Vec each_lane(F f) {
-    Vec v;
-    for (int i = 0; i < kVec; ++i) v.lane[i] = f(i);
-    return v;
-}
-
-inline Vec splat(float x) {
-    return each_lane([=](int) { return x; });
-}
+inline Vec splat(float x) { return Vec{x, x, x, x}; }
 inline Vec zero() { return splat(0.0f); }
-inline Vec mul(const Vec& a, const Vec& b) {
-    return each_lane([&](int i) { return a.lane[i] * b.lane[i]; });
-}
-inline Vec add(const Vec& a, const Vec& b) {
-    return each_lane([&](int i) { return a.lane[i] + b.lane[i]; });
-}
-inline Vec fma(const Vec& a, const Vec& b, const Vec& c) {  // rounds twice: there may be no fused instruction
-    return each_lane([&](int i) { return a.lane[i] * b.lane[i] + c.lane[i]; });
-}
+inline Vec mul(Vec a, Vec b) { return a * b; }
+inline Vec add(Vec a, Vec b) { return a + b; }
+inline Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }  // rounds twice: there may be no fused instruction
 inline Vec load(const float* p) {
     Vec v;
-    std::memcpy(v.lane, p, sizeof v.lane);
+    std::memcpy(&v, p, sizeof v);
     return v;
 }
-inline void store(float* p, const Vec& v) { std::memcpy(p, v.lane, sizeof v.lane); }
+inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
 
-inline float as_float(uint32_t bits) {
-    float value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
+inline Bits load_16_bits(const void* p) {
+    uint16_t bits[kVec];
+    std::memcpy(bits, p, sizeof bits);
+    return Bits{bits[0], bits[1], bits[2], bits[3]};
 }
-
 // Packed weights are finite, so infinities and NaNs need no care here.
-inline float half_lane(uint16_t h) {
-    const float magnitude = as_float(static_cast<uint32_t>(h & 0x7fffu) << 13) * 0x1p112f;
-    return (h & 0x8000u) != 0 ? -magnitude : magnitude;
-}
 inline Vec load_half(const void* p) {
-    uint16_t bits[kVec];
-    std::memcpy(bits, p, sizeof bits);
-    return each_lane([&](int i) { return half_lane(bits[i]); });
+    const Bits bits = load_16_bits(p);
+    const Vec magnitude = reinterpret_cast<Vec>((bits & 0x7fffu) << 13) * 0x1p112f;
+    return reinterpret_cast<Vec>(reinterpret_cast<Bits>(magnitude) | (bits & 0x8000u) << 16);
 }
-inline Vec load_bfloat(const void* p) {
-    uint16_t bits[kVec];
-    std::memcpy(bits, p, sizeof bits);
-    return each_lane([&](int i) { return as_float(static_cast<uint32_t>(bits[i]) << 16); });
+inline Vec load_bfloat(const void* p) { return reinterpret_cast<Vec>(load_16_bits(p) << 16); }
+
+template <class T>
+inline Vec load_bytes(const void* p) {
+    T v[kVec];
+    std::memcpy(v, p, sizeof v);
+    return Vec{static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(v[3])};
 }
-inline Vec load_uint8(const void* p) {
-    return each_lane([=](int i) { return static_cast<float>(static_cast<const uint8_t*>(p)[i]); });
-}
-inline Vec load_int8(const void* p) {
-    return each_lane([=](int i) { return static_cast<float>(static_cast<const int8_t*>(p)[i]); });
-}
+inline Vec load_uint8(const void* p) { return load_bytes<uint8_t>(p); }
+inline Vec load_int8(const void* p) { return load_bytes<int8_t>(p); }
 
 #endif
 
+// Asks for the line at p, which may lie anywhere, to be in the cache soon.
+inline void prefetch(const uint8_t* p) { __builtin_prefetch(p); }
+
 // Stores the first n lanes (n may exceed what there is).
-inline void store_some(float* p, const Vec& v, int n) {
+inline void store_some(float* p, Vec v, int n) {
     if (n >= kVec) {
         store(p, v);
     } else if (n > 0) {
