@@ -48,8 +48,9 @@ def next_token(token_ids: list[int], index: int = 0, vocab: int = 50) -> int:
 class ToyRunner:
     """Executes plans on toy memory. Ids starting with an entry of `broken` fail."""
 
-    def __init__(self, num_blocks: int, block_size: int = 16) -> None:
+    def __init__(self, num_blocks: int, block_size: int = 16, vocab: int = 50) -> None:
         self.memory = ToyMemory(num_blocks, block_size)
+        self.vocab = vocab
         self.plans: list[StepPlan] = []
         self.broken: set[str] = set()
 
@@ -76,13 +77,15 @@ class ToyRunner:
                 for i, token in enumerate(run.next_token_ids)
             )
         for sample in run.samples:
-            token = next_token(known, sample.index)
-            result.sampled[sample.seq_id] = TokenLogprob(token, -1.0)
+            token = next_token(known[: end + sample.row + 1], sample.index, self.vocab)
+            result.sampled.setdefault(sample.seq_id, []).append(TokenLogprob(token, -1.0))
 
 
-def generate_alone(prompt: list[int], num_tokens: int, index: int = 0) -> list[int]:
+def generate_alone(
+    prompt: list[int], num_tokens: int, index: int = 0, vocab: int = 50
+) -> list[int]:
     """What a lone, cold run must give."""
     tokens = list(prompt)
     for _ in range(num_tokens):
-        tokens.append(next_token(tokens, index))
+        tokens.append(next_token(tokens, index, vocab))
     return tokens[len(prompt) :]

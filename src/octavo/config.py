@@ -110,6 +110,11 @@ class SchedulerConfig:
         "fcfs", "who runs first; priority: lower values of a request's `priority`",
         choices=("fcfs", "priority"),
     )  # fmt: skip
+    speculative: str | None = _opt(
+        None,
+        "guess tokens ahead and verify them in one pass; ngram: from the sequence's own text",
+        choices=("ngram",),
+    )
     max_num_queued_reqs: int = _opt(
         4096, "requests that may wait; one more is refused with 429 (0: no limit)"
     )

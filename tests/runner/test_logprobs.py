@@ -40,15 +40,15 @@ def test_they_show_the_model_not_the_request():
     result = StepResult()
     wanted = request(temperature=0.1, logit_bias={0: 90.0}, logprobs=1)
     sample(row[None], [(0, wanted)], result)
-    assert result.sampled["s"] == token_logprob(row, 0, 1)
-    assert result.sampled["s"].top[0][0] == 5
+    assert result.sampled["s"] == [token_logprob(row, 0, 1)]
+    assert result.sampled["s"][0].top[0][0] == 5
 
 
 def test_none_asked_none_given():
     result = StepResult()
     sample(np.arange(6, dtype=np.float32)[None], [(0, request())], result)
-    assert result.sampled["s"].logprob == 0.0
-    assert result.sampled["s"].top == ()
+    assert result.sampled["s"][0].logprob == 0.0
+    assert result.sampled["s"][0].top == ()
 
 
 def test_prompt_rows_equal_rows_alone_and_bad_ones_raise():

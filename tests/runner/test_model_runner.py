@@ -23,7 +23,7 @@ def test_moves_come_before_writes():
     result = run.execute(StepPlan(0, (Copy(3, 5),), (seq,)))
     assert kv.array[5, 0, 1, 0, :4].tolist() == [7, 7, 40, 7]
     assert kv.array[3].max() == 7
-    assert result.sampled["a"].token_id == 42
+    assert result.sampled["a"][0].token_id == 42
 
 
 def test_moves_alone_and_an_empty_plan():
@@ -40,7 +40,7 @@ def test_forked_samples_share_a_row_and_chunks_draw_nothing():
     chunk = ScheduledSeq("long", 0, tuple(range(20)), (0, 1))
     last = ScheduledSeq("b", 0, (4, 5), (2,), (greedy("b"), greedy("b.1", index=1)))
     result = run.execute(StepPlan(0, (), (chunk, last)))
-    assert {k: v.token_id for k, v in result.sampled.items()} == {"b": 6, "b.1": 6}
+    assert {k: [t.token_id for t in v] for k, v in result.sampled.items()} == {"b": [6], "b.1": [6]}
     assert model.batches[0].logits_rows.tolist() == [21]
 
 
@@ -49,7 +49,7 @@ def test_a_sequence_whose_logits_are_not_numbers_fails_alone():
     bad = ScheduledSeq("bad", 0, (13,), (0,), (greedy("bad"),))
     good = ScheduledSeq("good", 0, (14,), (1,), (greedy("good"),))
     result = run.execute(StepPlan(0, (), (bad, good)))
-    assert result.sampled["good"].token_id == 14
+    assert result.sampled["good"][0].token_id == 14
     assert list(result.sampled) == ["good"]
     assert "not numbers" in result.failed["bad"]
 
@@ -63,7 +63,7 @@ def test_prompt_logprobs_of_a_long_run_come_in_slices():
     assert model.most_rows == HEAD_ROWS
     assert [e.token_id for e in entries] == list(tokens[1:])
     assert [e.top[0][0] for e in entries] == [(t + p) % VOCAB for p, t in enumerate(tokens[:-1])]
-    assert result.sampled["a"].token_id == (tokens[-1] + 199) % VOCAB
+    assert result.sampled["a"][0].token_id == (tokens[-1] + 199) % VOCAB
 
 
 def test_a_bad_row_inside_a_prompt_fails_its_sequence():

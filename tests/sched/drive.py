@@ -20,13 +20,16 @@ def make_core(
     block_size: int = 4,
     max_model_len: int | None = None,
     prefix_caching: bool = True,
+    vocab: int = 50,
     **config: Any,
 ) -> EngineCore:
     ticks = count()
     kv = KVManager(num_blocks, block_size, prefix_caching)
     limit = max_model_len or num_blocks * block_size
     scheduler = Scheduler(SchedulerConfig(**config), kv, limit)
-    return EngineCore(scheduler, ToyRunner(num_blocks, block_size), lambda: float(next(ticks)))
+    return EngineCore(
+        scheduler, ToyRunner(num_blocks, block_size, vocab), lambda: float(next(ticks))
+    )
 
 
 def make_request(

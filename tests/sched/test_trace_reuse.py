@@ -28,7 +28,7 @@ def hit_blocks(prompts: Iterable[list[int]], num_blocks: int) -> int:
         scheduler.add(request)
         while scheduler.has_work:
             plan = scheduler.schedule(0.0)
-            drawn = {run.seq_id: TokenLogprob(7, 0.0) for run in plan.seqs if run.samples}
+            drawn = {run.seq_id: [TokenLogprob(7, 0.0)] for run in plan.seqs if run.samples}
             for output in scheduler.update(plan, StepResult(sampled=drawn)):
                 assert output.finish_reason == "length"
                 hits += output.num_cached_tokens // BLOCK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from octavo.engine.outputs import TextDelta
 from octavo.request import SamplingParams
@@ -30,7 +31,13 @@ class ChoiceText:
 
         If a stop string ended it while the engine would go on, the caller must end the choice there.
         """
-        text, stopped = self._text_of(output)
+        text, stopped, num_used = self._text_of(output.token_ids)
+        if num_used < len(output.token_ids):  # a stop string ended it among several tokens of a step
+            output = replace(
+                output,
+                token_ids=output.token_ids[:num_used],
+                logprobs=output.logprobs[:num_used],
+            )
         finish_reason, stop_reason = output.finish_reason, output.stop_reason
         if stopped is not None:
             return self._delta(output, text, "stop", stopped)
@@ -41,10 +48,18 @@ class ChoiceText:
                 return self._delta(output, text, "stop", stopped)
         return self._delta(output, text, finish_reason, stop_reason)
 
-    def _text_of(self, output: SeqOutput) -> tuple[str, str | None]:
-        text = self._detokenizer.push(output.token_ids)
-        self._num_tokens += len(output.token_ids)
-        return self._watch(text)
+    def _text_of(self, token_ids: Sequence[int]) -> tuple[str, str | None, int]:
+        """Text, the stop string met, and how many tokens it took to meet it."""
+        if self._stop is None:
+            return self._detokenizer.push(token_ids), None, len(token_ids)
+        text = ""
+        for i, token_id in enumerate(token_ids, 1):
+            self._num_tokens += 1
+            piece, stopped = self._watch(self._detokenizer.push((token_id,)))
+            text += piece
+            if stopped is not None:
+                return text, stopped, i
+        return text, None, len(token_ids)
 
     def _watch(self, text: str) -> tuple[str, str | None]:
         # Stop strings within the first min_tokens tokens do not count.

@@ -31,6 +31,8 @@ class EngineStats:
     num_preemptions: int = 0
     num_preempted_blocks: int = 0
     num_preempted_tokens: int = 0
+    num_guessed_tokens: int = 0
+    num_accepted_guesses: int = 0
     num_cow_copies: int = 0
     num_evictions: int = 0
 
@@ -78,4 +80,6 @@ def snapshot(scheduler: Scheduler) -> EngineStats:
         num_preemptions=counted.num_preemptions,
         num_preempted_blocks=counted.num_preempted_blocks,
         num_preempted_tokens=counted.num_preempted_tokens,
+        num_guessed_tokens=counted.num_guessed_tokens,
+        num_accepted_guesses=counted.num_accepted_guesses,
     )

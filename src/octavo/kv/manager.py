@@ -146,13 +146,16 @@ class KVManager:
     def commit(self, seq_id: str, token_ids: Sequence[int], num_computed: int) -> None:
         """The first `num_computed` of `token_ids` are in the table's blocks now: index the full ones.
 
-        If an equal block exists (two users sent the same prompt at once), the table takes that one and
-        lets its own go: equal names mean equal bytes.
+        Room beyond them (for guesses that were wrong) goes back. If an equal block exists (two users
+        sent the same prompt at once), the table takes that one and lets its own go: equal names mean
+        equal bytes.
         """
         table = self._tables[seq_id]
         if num_computed > len(table.block_ids) * self.block_size:
             raise ValueError(f"{seq_id}: {num_computed} tokens computed without room for them")
         table.num_committed = num_computed
+        while len(table.block_ids) > self.blocks_for(num_computed):
+            self.pool.release(table.block_ids.pop())
         if not self.enable_prefix_caching:
             return
         num_full = num_computed // self.block_size

@@ -129,14 +129,16 @@ def _offsets(counts: I32) -> I32:
 def _outputs(
     seqs: Sequence[ScheduledSeq], row_starts: I32
 ) -> tuple[I32, list[tuple[int, SampleRequest]], list[PromptRows], int]:
-    """Which rows need logits: first one for each sequence that samples, then the prompts' rows."""
+    """Which rows need logits: first those that are sampled from, then the prompts' rows."""
     ends = row_starts.tolist()
     rows: list[int] = []
     samples: list[tuple[int, SampleRequest]] = []
     for i, seq in enumerate(seqs):
         if seq.samples:
-            samples.extend((len(rows), sample) for sample in seq.samples)
-            rows.append(ends[i + 1] - 1)
+            # Samples of one row (the choices of a request) share its logits.
+            first = seq.samples[0].row
+            samples.extend((len(rows) + sample.row - first, sample) for sample in seq.samples)
+            rows.extend(range(ends[i + 1] + first, ends[i + 1]))
     num_sample_rows = len(rows)
     prompts: list[PromptRows] = []
     for i, seq in enumerate(seqs):

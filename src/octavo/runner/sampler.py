@@ -35,7 +35,8 @@ def sample(logits: F32, wanted: Iterable[tuple[int, SampleRequest]], result: Ste
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         for i, request in wanted:
             try:
-                result.sampled[request.seq_id] = _sample_row(logits[i], request)
+                token = _sample_row(logits[i], request)
+                result.sampled.setdefault(request.seq_id, []).append(token)
             except SequenceError as error:
                 result.failed[request.seq_id] = str(error)
 

@@ -13,12 +13,13 @@ from octavo.request import SamplingParams, TokenLogprob
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """Draw one token from the last row's logits for the sequence `seq_id`.
+    """Draw one token for the sequence `seq_id` from the logits of one row of its run.
 
-    `index` is the choice's number among the n of its request and enters the random key with
-    `params.seed` and the position. `history` (prompt and output so far) is empty unless
-    `params.needs_history`; its first `num_prompt_tokens` ids are the prompt. `num_output_tokens`
-    counts the tokens generated before this one. `banned_token_ids` may not be drawn (min_tokens).
+    `row` counts from the run's end: -1 is its last token. `index` is the choice's number among the n
+    of its request and enters the random key with `params.seed` and the position. `history` (prompt
+    and output so far) is empty unless `params.needs_history`; its first `num_prompt_tokens` ids are
+    the prompt. `num_output_tokens` counts the tokens generated before this one. `banned_token_ids`
+    may not be drawn (min_tokens).
     """
 
     seq_id: str
@@ -28,6 +29,7 @@ class SampleRequest:
     num_output_tokens: int
     history: tuple[int, ...] = ()
     banned_token_ids: tuple[int, ...] = ()
+    row: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,10 @@ class ScheduledSeq:
         positions:    0 ......... start ......... start + len(token_ids)
                       computed    token_ids: computed now, written to their slots
 
-    `samples` is empty unless the last token of the run is the last known one of the sequence; a
-    request with n > 1 has n entries there on the step that ends its prompt (the others are forked).
+    `samples` is empty unless the run reaches the last known token of the sequence; a request with
+    n > 1 has n entries there on the step that ends its prompt (the others are forked). The last
+    `num_guesses` tokens are guesses at what will be drawn: there is a sample for each of them too, in
+    order, from the row before it, and one for what follows the last.
     `prompt_logprobs`: number of alternatives wanted for every position of the run, or None;
     `next_token_ids` are then the tokens that follow positions start, start + 1, ... (the last may lack).
     """
@@ -51,6 +55,7 @@ class ScheduledSeq:
     samples: tuple[SampleRequest, ...] = ()
     prompt_logprobs: int | None = None
     next_token_ids: tuple[int, ...] = ()
+    num_guesses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +81,10 @@ class StepPlan:
 class StepResult:
     """What came of a plan.
 
-    `sampled`: seq_id -> the token drawn. `prompt_logprobs`: seq_id -> one entry for each of the
+    `sampled`: seq_id -> the tokens drawn, in the order of `samples`. `prompt_logprobs`: seq_id -> one entry for each of the
     run's `next_token_ids`. `failed`: seq_id -> why it cannot go on (say, logits that are not numbers).
     """
 
-    sampled: dict[str, TokenLogprob] = field(default_factory=dict)
+    sampled: dict[str, list[TokenLogprob]] = field(default_factory=dict)
     prompt_logprobs: dict[str, tuple[TokenLogprob, ...]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)

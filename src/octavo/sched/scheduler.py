@@ -23,6 +23,7 @@ from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
 from octavo.sched.policy import POLICIES
 from octavo.sched.queues import Queue, by_key
 from octavo.sched.sequence import Sequence
+from octavo.sched.speculation import PromptLookup
 from octavo.sched.stats import SchedulerStats
 from octavo.sched.update import StepUpdate
 
@@ -62,6 +63,7 @@ class Scheduler:
             key=key,
             tokens=list(request.prompt_token_ids),
             forks=tuple(range(1, request.params.n)),
+            lookup=PromptLookup() if self.config.speculative == "ngram" else None,
         )
         if seq.seq_id in self.sequences:
             raise ValueError(f"request {request.request_id} is there already")
@@ -126,21 +128,39 @@ class Scheduler:
     def _run(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
         """Give a running sequence its next tokens and their blocks; None if it had to give way."""
         num_tokens = min(seq.num_pending, budget)
-        if not self._take_blocks(seq, seq.num_computed + num_tokens):
+        start, end = seq.num_computed, seq.num_computed + num_tokens
+        if not self._take_blocks(seq, end):
             self._preempt(seq)
             return None
-        start, end = seq.num_computed, seq.num_computed + num_tokens
+        is_last = end == len(seq.tokens)
+        guesses = self._guess(seq, budget - num_tokens) if is_last else ()
+        if guesses:
+            self.kv.extend(seq.seq_id, end + len(guesses))
         wants = seq.wants_prompt_logprobs
         following = seq.tokens[start + 1 : min(end + 1, seq.num_prompt)] if wants else ()
         return ScheduledSeq(
             seq_id=seq.seq_id,
             start=start,
-            token_ids=tuple(seq.tokens[start:end]),
+            token_ids=(*seq.tokens[start:end], *guesses),
             block_ids=self.kv.block_ids(seq.seq_id),
-            samples=seq.sample_requests() if end == len(seq.tokens) else (),
+            samples=seq.sample_requests(guesses) if is_last else (),
             prompt_logprobs=seq.request.params.prompt_logprobs if wants else None,
             next_token_ids=tuple(following),
+            num_guesses=len(guesses),
         )
+
+    def _guess(self, seq: Sequence, budget: int) -> tuple[int, ...]:
+        """Guesses at the next tokens, if they fit into the request and into blocks that nobody needs."""
+        max_tokens = seq.request.params.max_tokens
+        if seq.lookup is None or seq.forks or not max_tokens:
+            return ()
+        num_most = (
+            min(budget, max_tokens - seq.num_output, self.max_model_len - len(seq.tokens)) - 1
+        )
+        guesses = seq.lookup.guess(seq.tokens, num_most, len(self.running))
+        if guesses and self.kv.lacking(seq.seq_id, len(seq.tokens) + len(guesses)):
+            return ()
+        return guesses
 
     def _admit(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
         """Seat a waiting sequence if blocks and seats allow; what it matched it keeps, seated or not."""

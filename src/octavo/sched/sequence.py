@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from octavo.request import Request, TokenLogprob
 from octavo.sched.plan import SampleRequest
+from octavo.sched.speculation import PromptLookup
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +30,7 @@ class Sequence:
     has_started: bool = False
     is_running: bool = False
     prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
+    lookup: PromptLookup | None = None  # makes guesses; None: none are made
 
     @property
     def num_prompt(self) -> int:
@@ -61,26 +63,37 @@ class Sequence:
         """How far a prefix hit may reach; a prompt whose log-probabilities are wanted must be computed."""
         return max(0, len(self.prompt_logprobs) - 1) if self.wants_prompt_logprobs else None
 
-    def sample_requests(self) -> tuple[SampleRequest, ...]:
-        """The draws to make once all tokens are computed: one for this choice and one for each fork."""
-        params = self.request.params
-        if params.max_tokens == 0:
+    def sample_requests(self, guesses: tuple[int, ...] = ()) -> tuple[SampleRequest, ...]:
+        """The draws to make once all tokens are computed, and `guesses` after them.
+
+        One for this choice and one for each fork; or, with guesses, one for each of them and one more.
+        """
+        if self.request.params.max_tokens == 0:
             return ()
-        banned: tuple[int, ...] = ()
-        if self.num_output < params.min_tokens:
-            banned = tuple(sorted({*self.request.eos_token_ids, *params.stop_token_ids}))
-        history = tuple(self.tokens) if params.needs_history else ()
-        return tuple(
-            SampleRequest(
-                seq_id=fork_id(self.request, index),
-                index=index,
-                params=params,
-                num_prompt_tokens=self.num_prompt,
-                num_output_tokens=self.num_output,
-                history=history,
-                banned_token_ids=banned,
+        if guesses:
+            return tuple(
+                self._sample_request(self.index, guesses[:i], row=i - len(guesses) - 1)
+                for i in range(len(guesses) + 1)
             )
-            for index in (self.index, *self.forks)
+        return tuple(self._sample_request(index) for index in (self.index, *self.forks))
+
+    def _sample_request(
+        self, index: int, guessed: tuple[int, ...] = (), row: int = -1
+    ) -> SampleRequest:
+        params = self.request.params
+        num_output = self.num_output + len(guessed)
+        banned: tuple[int, ...] = ()
+        if num_output < params.min_tokens:
+            banned = tuple(sorted({*self.request.eos_token_ids, *params.stop_token_ids}))
+        return SampleRequest(
+            seq_id=fork_id(self.request, index),
+            index=index,
+            params=params,
+            num_prompt_tokens=self.num_prompt,
+            num_output_tokens=num_output,
+            history=(*self.tokens, *guessed) if params.needs_history else (),
+            banned_token_ids=banned,
+            row=row,
         )
 
     def fork(self, index: int) -> Sequence:
@@ -95,6 +108,7 @@ class Sequence:
             num_cached=self.num_cached,
             has_started=True,
             is_running=True,
+            lookup=PromptLookup() if self.lookup is not None else None,
         )
 
 

@@ -19,3 +19,5 @@ class SchedulerStats:
     num_preemptions: int = 0
     num_preempted_blocks: int = 0
     num_preempted_tokens: int = 0
+    num_guessed_tokens: int = 0
+    num_accepted_guesses: int = 0

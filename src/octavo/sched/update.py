@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from octavo.request import TokenLogprob
@@ -33,9 +34,11 @@ class StepUpdate:
                 self._book(seq, run)
 
     def _book(self, seq: Sequence, run: ScheduledSeq) -> None:
-        kv = self._scheduler.kv
-        seq.num_computed = run.start + len(run.token_ids)
-        kv.commit(seq.seq_id, seq.tokens, seq.num_computed)
+        end = run.start + len(run.token_ids) - run.num_guesses
+        if run.num_guesses:
+            self._book_guesses(seq, run, end)
+            return
+        self._commit(seq, end)
         self._count_first_admission(seq)
         self._keep_prompt_logprobs(seq, run)
         if seq.num_pending:
@@ -44,9 +47,29 @@ class StepUpdate:
         seq.forks = ()
         for each in (seq, *forks):
             if run.samples:
-                self._append(each)
+                self._append(each, self._result.sampled.get(each.seq_id, ()))
             else:  # max_tokens is 0: the prompt alone was wanted
                 self._emit(each, (), "length")
+
+    def _book_guesses(self, seq: Sequence, run: ScheduledSeq, end: int) -> None:
+        """Keep the guesses that equal what was drawn, and the token drawn after the last of them."""
+        drawn = self._result.sampled[seq.seq_id]
+        guesses = run.token_ids[-run.num_guesses :]
+        num_right = 0
+        while num_right < len(guesses) and drawn[num_right].token_id == guesses[num_right]:
+            num_right += 1
+        stats = self._scheduler.stats
+        stats.num_guessed_tokens += len(guesses)
+        stats.num_accepted_guesses += num_right
+        assert seq.lookup is not None
+        seq.lookup.learn(num_right, len(guesses) - num_right)
+        self._count_first_admission(seq)
+        self._keep_prompt_logprobs(seq, run)
+        self._append(seq, drawn[: num_right + 1], end)
+
+    def _commit(self, seq: Sequence, num_computed: int) -> None:
+        seq.num_computed = num_computed
+        self._scheduler.kv.commit(seq.seq_id, seq.tokens, num_computed)
 
     def _count_first_admission(self, seq: Sequence) -> None:
         if seq.has_started:
@@ -78,14 +101,26 @@ class StepUpdate:
         scheduler.running.add(child)  # its seat was counted with the parent's
         return child
 
-    def _append(self, seq: Sequence) -> None:
+    def _append(
+        self, seq: Sequence, drawn: Iterable[TokenLogprob], num_computed: int | None = None
+    ) -> None:
+        """Append tokens until one ends the sequence; commit those that were computed as guesses."""
         if seq.seq_id in self._result.failed:
             self._fail(seq, self._result.failed[seq.seq_id])
             return
-        token = self._result.sampled[seq.seq_id]
-        seq.tokens.append(token.token_id)
-        self._scheduler.stats.generation_tokens += 1
-        self._emit(seq, (token,), *self._why_finished(seq, token.token_id))
+        tokens: list[TokenLogprob] = []
+        finish_reason: FinishReason | None = None
+        stop_reason: int | None = None
+        for token in drawn:
+            seq.tokens.append(token.token_id)
+            tokens.append(token)
+            finish_reason, stop_reason = self._why_finished(seq, token.token_id)
+            if finish_reason is not None:
+                break
+        self._scheduler.stats.generation_tokens += len(tokens)
+        if num_computed is not None:
+            self._commit(seq, num_computed + len(tokens) - 1)
+        self._emit(seq, tuple(tokens), finish_reason, stop_reason)
 
     def _why_finished(self, seq: Sequence, token_id: int) -> tuple[FinishReason | None, int | None]:
         params = seq.request.params
