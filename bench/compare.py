@@ -31,6 +31,8 @@ FIGURES = {
     "e": ("ttft_turn6_ms", "ms", False),
 }
 
+MAX_FOREIGN_CPU_PCT = 5
+
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -100,14 +102,17 @@ def compare(sides: list[Server], args: argparse.Namespace) -> None:
     for side, model in zip(sides, models, strict=True):
         run_client(side, model, args, "warm", run)
     values: list[list[float]] = [[], []]
+    busiest = 0.0
     print(f"test {args.test}, {figure} ({unit or 'as the client gives it'})")
     for k in range(args.rounds):
         for i, (side, model) in enumerate(zip(sides, models, strict=True)):
             run += 1
             answer = run_client(side, model, args, args.test, run)
             values[i].append(float(answer[figure]))
-            memory = f"  peak {answer['peak_rss_mb']} MB" if "peak_rss_mb" in answer else ""
-            print(f"round {k + 1}  {side.name:16s} {values[i][-1]:10.2f}{memory}", flush=True)
+            print(
+                f"round {k + 1}  {side.name:16s} {values[i][-1]:10.2f}{beside(answer)}", flush=True
+            )
+            busiest = max(busiest, answer.get("foreign_cpu_pct", 0.0))
     s = summary(values[0], values[1], more)
     print(
         f"median   {sides[0].name:16s} {s['a']:10.2f}\nmedian   {sides[1].name:16s} {s['b']:10.2f}"
@@ -116,6 +121,18 @@ def compare(sides: list[Server], args: argparse.Namespace) -> None:
         f"{sides[0].name} / {sides[1].name}: {s['ratio']:.2f} (above 1: {sides[0].name} is better; "
         f"rounds {s['low']:.2f} to {s['high']:.2f})"
     )
+    if busiest > MAX_FOREIGN_CPU_PCT:
+        print(
+            f"WARNING: other programs used up to {busiest:.0f} % of the CPUs: these figures mean nothing"
+        )
+
+
+def beside(answer: Any) -> str:
+    """Peak memory of the server, and what other programs took meanwhile, if the client knows them."""
+    if "peak_rss_mb" not in answer:
+        return ""
+    foreign = answer.get("foreign_cpu_pct", 0.0)
+    return f"  peak {answer['peak_rss_mb']} MB, other programs {foreign:.0f} % CPU"
 
 
 def main() -> None:

@@ -31,7 +31,8 @@ for name in ("--base", "--model", "--test", "--run", "--label", "--pid"): p.add_
 a = p.parse_args()
 assert a.model.split("-")[1] in a.base and int(a.pid) > 0
 speed = {"A": 30, "B": 10}[a.label] + int(a.run)
-print(json.dumps({"run": int(a.run), "label": a.label, "test": a.test, "out_tok_s": speed, "ttft_turn6_ms": speed}))
+print(json.dumps({"run": int(a.run), "label": a.label, "test": a.test, "out_tok_s": speed, "ttft_turn6_ms": speed,
+    "peak_rss_mb": 7, "foreign_cpu_pct": 40.0 if a.run == "4" else 1.0}))
 """
 
 
@@ -64,6 +65,8 @@ def test_runs_alternate_and_the_ratio_is_that_of_the_medians(
     assert [r["run"] for r in runs[2:]] == [1, 2, 3, 4, 5, 6]
     # A: 31 33 35, B: 12 14 16
     assert "A / B: 2.36 (above 1: A is better; rounds 2.19 to 2.58)" in run.stdout
+    assert "round 2  B                     14.00  peak 7 MB, other programs 40 % CPU" in run.stdout
+    assert "WARNING: other programs used up to 40 % of the CPUs" in run.stdout
     for port in ports:  # both servers are gone
         with socket.socket() as s:
             assert s.connect_ex(("127.0.0.1", port)) != 0
@@ -73,6 +76,7 @@ def test_less_is_better_for_latencies(stand_ins: tuple[list[str], list[int]]) ->
     run = compare(*stand_ins[0], "--test", "e8", "--rounds", "1", "--first-run", "0")
     assert run.returncode == 0, run.stderr
     assert "A / B: 0.39" in run.stdout  # 12 ms against 31 ms
+    assert "WARNING" not in run.stdout
 
 
 def test_errors_of_the_client_end_the_comparison(
