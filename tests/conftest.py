@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Folder under tests/ -> tier. Tests of the repository itself stand apart.
 TIERS = {
     **dict.fromkeys(("kv", "sched", "engine", "text", "server", "cli"), "control"),
-    **dict.fromkeys(("cpu", "models", "runner"), "cpu"),
+    **dict.fromkeys(("cpu", "models", "runner", "llm", "bench"), "cpu"),
     "e2e": "e2e",
     "repo": "repo",
 }

@@ -119,8 +119,8 @@ class Session:
     def check_options(self, block: Block, command: str) -> None:
         """The program knows every long option that the document shows."""
         words = shlex.split(command)
-        end = 2 if words[0].startswith("python") or words[0] == "octavo" else 1
-        assert end == 1 or words[0] == "octavo" or (ROOT / words[1]).is_file(), block.where
+        end = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+        assert words[0] == "octavo" or (ROOT / words[1]).is_file(), block.where
         text = self.run(block, [*self.program(words[:end]), "--help"])
         for word in words[end:]:
             option = word.split("=")[0]

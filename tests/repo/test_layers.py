@@ -78,3 +78,12 @@ def test_every_control_plane_package_is_under_the_array_contract() -> None:
         there = [ROOT / "src" / "octavo" / name, ROOT / "src" / "octavo" / f"{name}.py"]
         if any(p.exists() for p in there):
             assert f"octavo.{name}" in contract["source_modules"]
+
+
+def test_every_test_folder_has_a_tier() -> None:
+    from tests.conftest import TIERS
+
+    folders = {
+        p.parent.relative_to(ROOT / "tests").parts[0] for p in ROOT.glob("tests/*/test_*.py")
+    }
+    assert folders == set(TIERS)
