@@ -60,11 +60,15 @@ class ModelConfig:
     quantization: str | None = _opt(
         None, "quantise float weights while loading", choices=("q8", "q4")
     )
-    chat_template: str | None = _opt(None, "file with a Jinja chat template, in place of the model's")
+    chat_template: str | None = _opt(
+        None, "file with a Jinja chat template, in place of the model's"
+    )
 
     def __post_init__(self) -> None:
         require(self.dtype in ("auto", "float32"), "dtype", "auto or float32", self.dtype)
-        require(self.quantization in (None, "q8", "q4"), "quantization", "q8 or q4", self.quantization)
+        require(
+            self.quantization in (None, "q8", "q4"), "quantization", "q8 or q4", self.quantization
+        )
         require(
             self.max_model_len is None or self.max_model_len >= 1,
             "max_model_len", "at least 1 token", self.max_model_len,
@@ -97,7 +101,9 @@ class CacheConfig:
             "num_kv_blocks", "one of --num-kv-blocks and --kv-cache-memory-bytes", "both",
         )  # fmt: skip
         kinds = ("auto", "float16", "float32")
-        require(self.kv_cache_dtype in kinds, "kv_cache_dtype", " or ".join(kinds), self.kv_cache_dtype)
+        require(
+            self.kv_cache_dtype in kinds, "kv_cache_dtype", " or ".join(kinds), self.kv_cache_dtype
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +111,9 @@ class SchedulerConfig:
     """How requests share a step."""
 
     max_num_seqs: int = _opt(256, "sequences that run at once")
-    max_num_batched_tokens: int = _opt(2048, "tokens computed in one step; longer prompts are chunked")
+    max_num_batched_tokens: int = _opt(
+        2048, "tokens computed in one step; longer prompts are chunked"
+    )
     scheduling_policy: str = _opt(
         "fcfs", "who runs first; priority: lower values of a request's `priority`",
         choices=("fcfs", "priority"),
@@ -124,8 +132,18 @@ class SchedulerConfig:
         n = self.max_num_batched_tokens
         require(n >= 1, "max_num_batched_tokens", "at least 1", n)
         kinds = ("fcfs", "priority")
-        require(self.scheduling_policy in kinds, "scheduling_policy", " or ".join(kinds), self.scheduling_policy)
-        require(self.max_num_queued_reqs >= 0, "max_num_queued_reqs", "0 or more", self.max_num_queued_reqs)
+        require(
+            self.scheduling_policy in kinds,
+            "scheduling_policy",
+            " or ".join(kinds),
+            self.scheduling_policy,
+        )
+        require(
+            self.max_num_queued_reqs >= 0,
+            "max_num_queued_reqs",
+            "0 or more",
+            self.max_num_queued_reqs,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +151,9 @@ class DeviceConfig:
     """What computes."""
 
     device: str = _opt(
-        "auto", "op set: native CPU kernels, or the numpy reference", choices=("auto", "cpu", "reference")
+        "auto",
+        "op set: native CPU kernels, or the numpy reference",
+        choices=("auto", "cpu", "reference"),
     )
     threads: int = _opt(0, "CPU threads for the kernels (0: one per core)")
     seed: int = _opt(0, "seeds the requests that bring none")
@@ -166,9 +186,7 @@ class ServerConfig:
     host: str = _opt("127.0.0.1", "address to listen on")
     port: int = _opt(8000, "port to listen on")
     api_key: str | None = _opt(None, "clients must send it as a bearer token", env="OCTAVO_API_KEY")
-    log_level: str = _opt(
-        "info", "how much to say", choices=("debug", "info", "warning", "error")
-    )
+    log_level: str = _opt("info", "how much to say", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
         require(0 <= self.port <= 65535, "port", "0 to 65535", self.port)

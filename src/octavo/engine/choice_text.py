@@ -32,7 +32,9 @@ class ChoiceText:
         If a stop string ended it while the engine would go on, the caller must end the choice there.
         """
         text, stopped, num_used = self._text_of(output.token_ids)
-        if num_used < len(output.token_ids):  # a stop string ended it among several tokens of a step
+        if num_used < len(
+            output.token_ids
+        ):  # a stop string ended it among several tokens of a step
             output = replace(
                 output,
                 token_ids=output.token_ids[:num_used],
