@@ -121,7 +121,9 @@ Linear::Rows Linear::lay_out(Context& context, const float* x, int64_t rows) con
     const size_t scale_at = reserve(groups * sizeof(float));
     const size_t sums_at = reserve(groups * 2 * sizeof(int32_t));
     std::vector<size_t> corrections_at;
-    for (const Correction& c : corrections_) corrections_at.push_back(reserve(groups * 4 * static_cast<size_t>(c.num_sums)));
+    for (const Correction& c : corrections_) {
+        corrections_at.push_back(reserve(groups * 4 * static_cast<size_t>(c.num_sums)));
+    }
     const size_t x_at = reserve(any_float_ ? count * k * sizeof(float) : 0);
 
     uint8_t* base = scratch(size);
@@ -137,7 +139,9 @@ Linear::Rows Linear::lay_out(Context& context, const float* x, int64_t rows) con
         const int64_t full = rows / kMaxRows;
         const bool parallel = rows >= kParallelLayout * 2;
         if (parallel) {
-            context.pool.parallel_for(full, [&](int64_t i, int) { quantize_tile(context, laid, x, i * kMaxRows, kMaxRows); });
+            context.pool.parallel_for(full, [&](int64_t i, int) {
+                quantize_tile(context, laid, x, i * kMaxRows, kMaxRows);
+            });
         }
         for_each_tile(rows, 0, [&](int64_t row, int, int n) {
             if (!parallel || n < kMaxRows) quantize_tile(context, laid, x, row, n);
