@@ -39,22 +39,35 @@ class Peaks:
         return self.dot if is_integer else self.fma
 
 
-def measure_peaks(context: _native.Context, min_seconds: float) -> Peaks:
-    """Measure all three, in turns: other work on the machine then hits all of them alike."""
-    buffer = np.ones(READ_BYTES, np.uint8)  # written, or all of it would be one page of zeros
-    fma, dot = (
-        _rounds(op, context, min_seconds / TRIES) for op in (_native.peak_fma, _native.peak_dot)
-    )
-    best = [0.0, 0.0, 0.0]
-    for _ in range(TRIES):
-        rates = (
-            _rate(lambda: _native.peak_read(context, buffer)),
-            _rate(lambda: _native.peak_fma(context, fma)),
-            _rate(lambda: _native.peak_dot(context, dot)),
-        )
-        best = [max(b, r) for b, r in zip(best, rates, strict=True)]
-    name = _native.peak_dot_name(context)
-    return Peaks(context.isa, context.threads, best[0], best[1], best[2], name)
+class PeakMeter:
+    """Measures the three peaks, in turns, again and again: between the kernels, so that both see the same machine."""
+
+    def __init__(self, context: _native.Context, min_seconds: float) -> None:
+        self._context = context
+        self._buffer = np.ones(READ_BYTES, np.uint8)  # written: else all of it is one page of zeros
+        seconds = min_seconds / TRIES
+        self._fma = _rounds(_native.peak_fma, context, seconds)
+        self._dot = _rounds(_native.peak_dot, context, seconds)
+        self._best = (0.0, 0.0, 0.0)
+        self.sample(TRIES)
+
+    def sample(self, tries: int = 1) -> None:
+        """Measure each peak so many times; the best ever seen stands."""
+        context, fma, dot = self._context, self._fma, self._dot
+        for _ in range(tries):
+            read, f, d = self._best
+            self._best = (
+                max(read, _rate(lambda: _native.peak_read(context, self._buffer))),
+                max(f, _rate(lambda: _native.peak_fma(context, fma))),
+                max(d, _rate(lambda: _native.peak_dot(context, dot))),
+            )
+
+    @property
+    def peaks(self) -> Peaks:
+        """The best so far."""
+        context = self._context
+        name = _native.peak_dot_name(context)
+        return Peaks(context.isa, context.threads, *self._best, dot_name=name)
 
 
 def _rate(call: _Counted) -> float:

@@ -22,7 +22,7 @@ def bench_kernels(options: KernelOptions, output: OutputOptions) -> dict[str, An
     models = parse_names("models", options.models, tuple(SHAPES))
     report.check_json(output.json)
     try:
-        from octavo.bench.kernels.peaks import measure_peaks
+        from octavo.bench.kernels.peaks import PeakMeter
         from octavo.ops.cpu import CpuOps
     except ImportError as error:
         raise ConfigError(f"the native CPU kernels are not installed: {error}") from None
@@ -33,13 +33,19 @@ def bench_kernels(options: KernelOptions, output: OutputOptions) -> dict[str, An
         raise ConfigError(str(error), "isa") from None
     shapes = [SHAPES[name] for name in models]
     result: dict[str, Any] = {"machine": report.machine()}
-    peaks = measure_peaks(ops._context, options.min_seconds)
-    result["peaks"] = dataclasses.asdict(peaks)
+    meter = PeakMeter(ops._context, options.min_seconds)
     if options.paged_vs_contiguous:
         result["paged"] = list(_paged(ops, shapes, options, output))
     else:
-        measured = _measure(ops, shapes, groups, options, output)
-        result["kernels"] = [one.figures(peaks) for one in measured]
+        jobs = _jobs(ops, shapes, groups, options)
+        measured = []
+        with Bar("kernels", len(jobs), not output.disable_tqdm) as bar:
+            for job in jobs:
+                measured += list(job)
+                meter.sample()
+                bar.advance()
+        result["kernels"] = [one.figures(meter.peaks) for one in measured]
+    result["peaks"] = dataclasses.asdict(meter.peaks)
     result["machine"]["load_average_after"] = report.machine()["load_average"]
     report.write_json(output.json, result)
     if output.json != "-":
@@ -47,13 +53,10 @@ def bench_kernels(options: KernelOptions, output: OutputOptions) -> dict[str, An
     return result
 
 
-def _measure(
-    ops: Any,
-    shapes: list[ModelShape],
-    groups: tuple[str, ...],
-    options: KernelOptions,
-    output: OutputOptions,
-) -> Iterator[Any]:
+def _jobs(
+    ops: Any, shapes: list[ModelShape], groups: tuple[str, ...], options: KernelOptions
+) -> list[Iterator[Any]]:
+    """Measurements, not begun yet. Raises ConfigError."""
     from octavo.bench.kernels.attention import attention_results
     from octavo.bench.kernels.elementwise import elementwise_results
     from octavo.bench.kernels.linear import linear_results
@@ -74,10 +77,7 @@ def _measure(
             jobs.append(attention_results(ops, shape, contexts, batches, *often))
         if "elementwise" in groups:
             jobs.append(elementwise_results(ops, shape, rows, *often))
-    with Bar("kernels", len(jobs), not output.disable_tqdm) as bar:
-        for job in jobs:
-            yield from job
-            bar.advance()
+    return jobs
 
 
 def _paged(
