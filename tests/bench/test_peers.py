@@ -6,11 +6,14 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.repo.doc_session import free_port
+from tests.server.conftest import Live
+from tests.server.fake_engine import FakeEngine, Script
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
@@ -143,3 +146,32 @@ def test_a_command_that_ends_says_so(stand_ins: StandIns) -> None:
     assert run.returncode == 1
     assert "A: the process ended with 1" in run.stderr
     assert "no such model" in run.stderr
+
+
+def test_bench_serve_against_servers_that_run(launch: Callable[..., Live], tmp_path: Path) -> None:
+    lives = [launch(), launch(FakeEngine(Script(delay=0.02)))]
+    peers = [
+        w for n, live in zip("AB", lives, strict=True) for w in ("--peer", f"{n} {live.url}/v1")
+    ]
+    flags = "--num-prompts 6 --random-input-len 20 --random-output-len 8 --vocab-size 257"
+    argv = [sys.executable, str(BENCH / "peers.py"), *peers, "--serve", flags, "--rounds", "2"]
+    argv += ["--first-run", "0", "--out", str(tmp_path / "out")]
+    run = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    runs = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    assert [r["label"] for r in runs] == ["A", "B", "A", "B"]
+    assert all((r["completed"], r["total_output_tokens"]) == (6, 48) for r in runs)
+    assert "output_throughput (tokens/s)" in run.stdout
+    assert "A / B: " in run.stdout
+    prompts = [tuple(prompt) for live in lives for prompt, _, _ in live.engine.requests]
+    assert len(prompts) == len(set(prompts)) == 2 * 2 * 7  # no prompt twice, warm-ups included
+
+
+def test_bench_serve_with_errors_ends(launch: Callable[..., Live]) -> None:
+    live = launch(FakeEngine(max_model_len=64))
+    argv = [sys.executable, str(BENCH / "peers.py"), "--peer", f"A {live.url}", "--serve"]
+    argv += ["--num-prompts 2 --random-input-len 80 --vocab-size 257"]
+    run = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1
+    assert "A: the client failed" in run.stderr
+    assert "HTTP 400" in run.stderr
