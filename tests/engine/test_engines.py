@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -143,11 +144,22 @@ def test_hanging_up_aborts() -> None:
     core = make_core(max_model_len=200)
     core.on_finished = times.append
 
+    execute = core.runner.execute
+    hung_up = threading.Event()
+
+    def patient(plan: Any) -> Any:
+        if len(core.runner.plans) > 20:  # type: ignore[attr-defined]
+            assert hung_up.wait(20.0)  # the toy engine would be done before anybody hangs up
+        return execute(plan)
+
+    core.runner.execute = patient  # type: ignore[method-assign]
+
     async def use(engine: AsyncEngine) -> None:
         stream = engine.generate([1], SamplingParams(max_tokens=150), request_id="a")
         first = await anext(stream)
         assert isinstance(first, TextDelta)
         await stream.aclose()
+        hung_up.set()
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
         assert await read(engine, "b", [2], max_tokens=3) == text_of([2], 3)

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from octavo.engine.core import EngineCore
 from octavo.engine.frontend import Frontend, stopped_early
@@ -22,7 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class TokenStream(AsyncIterator[TextDelta]):
-    """A request's deltas. `aclose` (a client that hung up) aborts it; so does garbage collection's call of it."""
+    """A request's deltas.
+
+    `aclose` (a client that hung up) aborts it; so does garbage collection's call of it.
+    """
 
     def __init__(self, request_id: str, num_choices: int, abort: Callable[[str], None]) -> None:
         self.request_id = request_id
@@ -87,7 +91,10 @@ class AsyncEngine:
         self._thread.start()
 
     async def drain(self, timeout: float = 30.0) -> None:
-        """Take no more requests, finish those that run; after `timeout` seconds abort what is left."""
+        """Take no more requests, finish those that run.
+
+        After `timeout` seconds abort what is left.
+        """
         if self._state == "running":
             self._state = "draining"
         deadline = self.core.clock() + timeout
@@ -189,8 +196,7 @@ class AsyncEngine:
         """In the event loop: detokenise and hand out."""
         for delta in self._frontend.deltas(outputs):
             if stopped_early(delta):
-                request_id, index = delta.request_id, delta.index
-                self._post(lambda r=request_id, i=index: self.core.finish_choice(r, i))  # type: ignore[misc]
+                self._post(partial(self.core.finish_choice, delta.request_id, delta.index))
             stream = self._streams.get(delta.request_id)
             if stream is not None:
                 stream.put(delta)

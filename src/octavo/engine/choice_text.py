@@ -29,7 +29,8 @@ class ChoiceText:
     def push(self, output: SeqOutput) -> TextDelta:
         """The delta for a step's output. `is_finished` turns true with the choice's last one.
 
-        If a stop string ended it while the engine would go on, the caller must end the choice there.
+        If a stop string ended it while the engine would go on, the caller must end the choice
+        there.
         """
         text, stopped, num_used = self._text_of(output.token_ids)
         if num_used < len(

@@ -12,6 +12,7 @@ from octavo.request import Request
 from octavo.sched.outputs import FinishReason, SeqOutput
 from octavo.sched.plan import StepPlan, StepResult
 from octavo.sched.scheduler import Scheduler
+from octavo.sched.sequence import seq_id_of
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,10 @@ class EngineCore:
             self._end_choice(request_id, "stop")
 
     def step(self) -> list[SeqOutput]:
-        """One step: plan, execute, book. An error of the runner ends the step's sequences, not the engine."""
+        """One step.
+
+        Plan, execute, book. An error of the runner ends the step's sequences, not the engine.
+        """
         started = self.clock()
         with self.lock:
             plan = self.scheduler.schedule(started)
@@ -105,7 +109,7 @@ class EngineCore:
 
     def _drop(self, request_id: str, index: int) -> bool:
         with self.lock:
-            seq = self.scheduler.sequences.get(f"{request_id}#{index}")
+            seq = self.scheduler.sequences.get(seq_id_of(request_id, index))
             if seq is not None:
                 self.scheduler.finish(seq)
         return seq is not None

@@ -57,8 +57,8 @@ class Frontend:
     def deltas(self, outputs: Iterable[SeqOutput]) -> Iterator[TextDelta]:
         """Text for outputs, in order; those of ended or forgotten choices are dropped.
 
-        A delta that ends its choice while the output did not means: a stop string was met, the engine
-        must end that choice (`stopped_early`).
+        A delta that ends its choice while the output did not means: a stop string was met, the
+        engine must end that choice (`stopped_early`).
         """
         for output in outputs:
             choices = self._choices.get(output.request_id)

@@ -37,9 +37,9 @@ class EngineLimits:
                 else "no room for new ones"
             )
             raise RequestError(
-                f"This model's maximum context length is {self.max_model_len} tokens, but the request "
-                f"needs {len(prompt_token_ids)} prompt tokens + {asked}. Shorten the prompt or lower "
-                "max_tokens.",
+                f"This model's maximum context length is {self.max_model_len} tokens, but the "
+                f"request needs {len(prompt_token_ids)} prompt tokens + {asked}. Shorten the "
+                "prompt or lower max_tokens.",
                 "max_tokens" if room >= 1 else "prompt",
                 "context_length_exceeded",
             )
@@ -74,6 +74,7 @@ class EngineLimits:
             for token_id in token_ids:
                 if not 0 <= token_id < self.vocab_size:
                     raise RequestError(
-                        f"{name}: expected token ids from 0 to {self.vocab_size - 1}, got {token_id}",
+                        f"{name}: expected token ids from 0 to {self.vocab_size - 1}, "
+                        f"got {token_id}",
                         name,
                     )

@@ -15,9 +15,9 @@ class TextDelta:
     """New output of choice `index`.
 
     `text` is what may be shown now (text that could still become a stop string or an unfinished
-    character is held back), `token_ids` and `logprobs` what it came from. A choice ends with exactly
-    one delta whose `finish_reason` is set; `stop_reason` is the stop string or stop token that ended
-    it. `prompt_logprobs` comes once, with the first delta of choice 0.
+    character is held back), `token_ids` and `logprobs` what it came from. A choice ends with
+    exactly one delta whose `finish_reason` is set; `stop_reason` is the stop string or stop token
+    that ended it. `prompt_logprobs` comes once, with the first delta of choice 0.
     """
 
     request_id: str

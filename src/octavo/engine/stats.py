@@ -1,4 +1,7 @@
-"""What the engine can tell about itself: a snapshot of gauges and counters, and each request's times."""
+"""What the engine can tell about itself.
+
+A snapshot of gauges and counters, and each request's times.
+"""
 
 from __future__ import annotations
 

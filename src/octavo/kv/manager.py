@@ -1,6 +1,7 @@
 """KV memory as virtual memory: block tables over one shared pool. Start reading here.
 
-A sequence's keys and values live in blocks of `block_size` tokens; its block table lists them in order.
+A sequence's keys and values live in blocks of `block_size` tokens; its block table lists them in
+order.
 
     tokens     | 0 .. 15 | 16 .. 31 | 32 .. 47 | 48 ..
     table  A   |    7    |    2     |    9     |  4        4: partial tail, A's own
@@ -10,7 +11,7 @@ A sequence's keys and values live in blocks of `block_size` tokens; its block ta
 The life of a sequence, as the scheduler drives it:
 
     match     take the blocks of its longest known prefix        (a hit: nothing to compute)
-    promise   tell others what it is going to compute            (who needs the same waits for it)
+    promise   say which blocks it is going to compute            (who awaits one need not do it too)
     extend    make room for the next tokens                      (None: not now)
     commit    they are computed: full blocks become findable
     fork      a second sequence over the same blocks             (copied when one of them writes)
@@ -18,8 +19,8 @@ The life of a sequence, as the scheduler drives it:
     free      drop all
 
 Dropping is one mechanism: references go, tail first; what is indexed stays findable and ages in the
-pool until its block is taken for something else. A preempted sequence that comes back, the next turn of
-a chat, and a stranger with the same system prompt are the same `match`.
+pool until its block is taken for something else. A preempted sequence that comes back, the next
+turn of a chat, and a stranger with the same system prompt are the same `match`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from octavo.kv.prefix import encode_extra_keys, extend_chain
 
 @dataclass(slots=True)
 class _Table:
-    """A sequence's blocks. `hashes` may run ahead of `block_ids`: names known, blocks not held.
+    """A sequence's blocks. `hashes` may run ahead of `block_ids`: known, not held.
 
     positions:  0 ............ num_committed ....... len(block_ids) * block_size
                 computed       room, being computed
@@ -49,7 +50,10 @@ class _Table:
 
 
 class KVManager:
-    """Block tables over one pool. Verbs return ids, counts or None ("not now"); exceptions mean a caller's bug."""
+    """Block tables over one pool.
+
+    Verbs return ids, counts or None ("not now"); exceptions mean a caller's bug.
+    """
 
     def __init__(
         self, num_blocks: int, block_size: int = 16, enable_prefix_caching: bool = True
@@ -61,7 +65,7 @@ class KVManager:
         self._tables: dict[str, _Table] = {}
         self._moves: list[Move] = []
         self._pins: list[int] = []
-        self._promised: dict[bytes, str] = {}  # block name -> the sequence that is computing it
+        self._promised: dict[bytes, str] = {}  # hash -> the sequence that is computing it
 
     # -- what a sequence holds ---------------------------------------------------------------------
 
@@ -95,10 +99,13 @@ class KVManager:
         extra_keys: Sequence[str] = (),
         max_tokens: int | None = None,
     ) -> int:
-        """Extend the table with blocks that already hold the next tokens; returns tokens computed in all.
+        """Extend the table with blocks that already hold the next tokens.
 
-        Opens the table of a new sequence; for one that gave up blocks it goes on from what is left. At
-        least one token stays to be computed (its logits are wanted); `max_tokens` can lower the limit.
+        Returns how many tokens are computed in all.
+
+        Opens the table of a new sequence; for one that gave up blocks it goes on from what is left.
+        At least one token stays to be computed (its logits are wanted); `max_tokens` can lower the
+        limit.
         """
         table = self._tables.get(seq_id)
         if table is None:
@@ -110,25 +117,12 @@ class KVManager:
             self._take_known(table, token_ids, limit // self.block_size)
         return table.num_committed
 
-    def promise(self, seq_id: str) -> None:
-        """The sequence is going to compute the rest of the blocks that it was matched for."""
-        table = self._tables[seq_id]
-        for block_hash in table.hashes[len(table.block_ids) :]:
-            self._promised.setdefault(block_hash, seq_id)
-
-    def awaits(self, seq_id: str, num_tokens: int) -> bool:
-        """True if another sequence is computing the next block that this one, of `num_tokens`, lacks."""
-        table, i = self._tables[seq_id], len(self._tables[seq_id].block_ids)
-        if i >= min(len(table.hashes), (num_tokens - 1) // self.block_size):
-            return False
-        return self._promised.get(table.hashes[i], seq_id) != seq_id
-
     def lacking(self, seq_id: str, num_tokens: int) -> int:
         """Blocks that must come free before `extend` can succeed; 0 if it will."""
         return max(0, self._num_needed(self._tables[seq_id], num_tokens) - self.pool.num_free)
 
     def extend(self, seq_id: str, num_tokens: int) -> list[int] | None:
-        """Make room for the first `num_tokens` tokens, and make what will be written the sequence's own.
+        """Make room for the first `num_tokens` tokens; what will be written becomes its own.
 
         Writing begins at `num_computed`. Returns the blocks that were added, or None, with nothing
         changed, if the pool has not enough.
@@ -144,11 +138,11 @@ class KVManager:
         return taken
 
     def commit(self, seq_id: str, token_ids: Sequence[int], num_computed: int) -> None:
-        """The first `num_computed` of `token_ids` are in the table's blocks now: index the full ones.
+        """The first `num_computed` of `token_ids` are in the table's blocks: index the full ones.
 
-        Room beyond them (for guesses that were wrong) goes back. If an equal block exists (two users
-        sent the same prompt at once), the table takes that one and lets its own go: equal names mean
-        equal bytes.
+        Room beyond them (for guesses that were wrong) goes back. If an equal block exists (two
+        users sent the same prompt at once), the table takes that one and lets its own go: equal
+        hashes mean equal bytes.
         """
         table = self._tables[seq_id]
         if num_computed > len(table.block_ids) * self.block_size:
@@ -171,7 +165,10 @@ class KVManager:
         table.num_indexed = max(table.num_indexed, num_full)
 
     def fork(self, seq_id: str, child_id: str) -> None:
-        """A second sequence over the same blocks; whoever first writes into a shared one copies it."""
+        """A second sequence over the same blocks.
+
+        Whoever first writes into a shared one copies it.
+        """
         if child_id in self._tables:
             raise ValueError(f"{child_id} has a table already")
         table = self._tables[seq_id]
@@ -185,13 +182,6 @@ class KVManager:
             table.num_indexed,
             table.num_committed,
         )
-
-    def withdraw(self, seq_id: str) -> None:
-        """Take promises back: the sequence has stopped computing."""
-        table = self._tables[seq_id]
-        for block_hash in table.hashes[table.num_indexed :]:
-            if self._promised.get(block_hash) == seq_id:
-                del self._promised[block_hash]
 
     def give_up(self, seq_id: str, num_blocks: int) -> int:
         """Drop blocks off the tail until `num_blocks` can be had by others or none is left.
@@ -208,16 +198,45 @@ class KVManager:
         return num_freed
 
     def free(self, seq_id: str) -> None:
-        """Drop the table, tail first, so that the head of a prefix outlives its tail in the pool."""
+        """Drop the table, tail first: the head of a prefix outlives its tail in the pool."""
         self.withdraw(seq_id)
         table = self._tables.pop(seq_id)
         while table.block_ids:
             self.pool.release(table.block_ids.pop())
 
+    # -- promises: nobody computes what another is computing ---------------------------------------
+    #
+    # A sequence that starts to run promises the full blocks that it lacks; one that awaits such a
+    # block stays in the queue and finds it once it is committed. Nobody waits for ever: a promise
+    # ends with commit, or is withdrawn when its maker stops running.
+
+    def promise(self, seq_id: str) -> None:
+        """The sequence is going to compute the rest of the blocks that it was matched for."""
+        table = self._tables[seq_id]
+        for block_hash in table.hashes[len(table.block_ids) :]:
+            self._promised.setdefault(block_hash, seq_id)
+
+    def awaits(self, seq_id: str, num_tokens: int) -> bool:
+        """True if the next block that a sequence of `num_tokens` lacks is promised by another."""
+        table, i = self._tables[seq_id], len(self._tables[seq_id].block_ids)
+        if i >= min(len(table.hashes), (num_tokens - 1) // self.block_size):
+            return False
+        return self._promised.get(table.hashes[i], seq_id) != seq_id
+
+    def withdraw(self, seq_id: str) -> None:
+        """Take promises back: the sequence has stopped computing."""
+        table = self._tables[seq_id]
+        for block_hash in table.hashes[table.num_indexed :]:
+            if self._promised.get(block_hash) == seq_id:
+                del self._promised[block_hash]
+
     # -- moves -------------------------------------------------------------------------------------
 
     def take_moves(self) -> tuple[Move, ...]:
-        """The moves ordered since the last call. Their source blocks stay pinned until `moves_done`."""
+        """The moves ordered since the last call.
+
+        Their source blocks stay pinned until `moves_done`.
+        """
         moves, self._moves = tuple(self._moves), []
         return moves
 
@@ -233,7 +252,7 @@ class KVManager:
         extend_chain(table.hashes, token_ids, max_blocks, self.block_size, table.extra)
         for block_hash in table.hashes[len(table.block_ids) : max_blocks]:
             block_id = self.pool.find(block_hash)
-            # A cached block counts as free until it is acquired; the last one may not be there to take.
+            # A cached block counts as free until it is acquired; the last one may not be to be had.
             if block_id is None or (self.pool.ref_count(block_id) == 0 and not self.num_free):
                 break
             self.pool.acquire(block_id)
@@ -246,11 +265,11 @@ class KVManager:
         return num_new + (self._shared_tail(table) is not None)
 
     def _shared_tail(self, table: _Table) -> int | None:
-        """Position in the table of a block that is about to be written and belongs to others as well."""
+        """Position in the table of a block that will be written and belongs to others as well."""
         i = table.num_committed // self.block_size
         if i >= len(table.block_ids):
             return None
-        # A pin is no owner: moves are executed before the step's writes, so its copy is safe by then.
+        # A pin is no owner: moves are executed before the step's writes, its copy is safe by then.
         block_id = table.block_ids[i]
         num_owners = self.pool.ref_count(block_id) - self._pins.count(block_id)
         return i if num_owners > 1 else None
@@ -276,7 +295,10 @@ class KVManager:
         return self.pool.num_used * self.block_size - sum(room.values())
 
     def check(self) -> None:
-        """Prove that tables, pins, reference counts and index agree; AssertionError says what does not."""
+        """Prove that tables, pins, reference counts and index agree.
+
+        AssertionError says what does not.
+        """
         self.pool.check()
         held = Counter(b for table in self._tables.values() for b in table.block_ids)
         held.update(self._pins)
@@ -288,10 +310,10 @@ class KVManager:
                 f"{seq_id}: no room"
             )
             for i in range(table.num_indexed):
-                name = self.pool.hash_of(table.block_ids[i])
-                assert name == table.hashes[i], f"{seq_id}: block {i} is not what its name says"
+                block_hash = self.pool.hash_of(table.block_ids[i])
+                assert block_hash == table.hashes[i], f"{seq_id}: block {i} is another"
         assert set(self._promised.values()) <= set(self._tables), "a promise of nobody"
-        assert not set(self._promised) & self.pool.names(), "a promise that is kept already"
+        assert not set(self._promised) & self.pool.hashes(), "a promise that is kept already"
         sources = [move.src for move in self._moves]
         assert not Counter(sources) - Counter(self._pins), (
             "a pending move reads a block without a pin"

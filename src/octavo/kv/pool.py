@@ -10,9 +10,9 @@ Every block is in exactly one state:
     take ─► used ─── release, indexed ───► cached ─── acquire ───► used
              └────── release, not indexed ─► empty ◄── evicted ─────┘ (cached, by take)
 
-The pool has one block more than it promises. At most `num_blocks` are in use, and at most `num_blocks`
-are indexed; the spare is where an unfinished tail goes, so that it never pushes out a cached block
-that would still fit.
+The pool has one block more than it promises. At most `num_blocks` are in use, and at most
+`num_blocks` are indexed; the spare is where an unfinished tail goes, so that it never pushes out a
+cached block that would still fit.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ class BlockPool:
         return self._ref_counts[block_id]
 
     def hash_of(self, block_id: int) -> bytes | None:
-        """The name under which the block is indexed, if it is."""
+        """The hash under which the block is indexed, if it is."""
         return self._hashes[block_id]
 
     def find(self, block_hash: bytes) -> int | None:
-        """The block of that name."""
+        """The block that has that hash."""
         return self._index.get(block_hash)
 
-    def names(self) -> set[bytes]:
-        """Names of all blocks that can be found."""
+    def hashes(self) -> set[bytes]:
+        """Hashes of all blocks that can be found."""
         return set(self._index)
 
     def take(self, num: int) -> list[int] | None:
-        """`num` blocks with one reference each, or None if there are not so many: all or nothing."""
+        """`num` blocks with one reference each; None, with nothing taken, if there are fewer."""
         if num > self.num_free:
             return None
         block_ids = [self._empty.pop() if self._empty else self._evict() for _ in range(num)]
@@ -98,9 +98,9 @@ class BlockPool:
         return True
 
     def index(self, block_id: int, block_hash: bytes) -> int:
-        """Make a used, full block findable; returns the block that bears the name from now on.
+        """Make a used, full block findable; returns the block that is found from now on.
 
-        If another block has that name already, it holds the same bytes: that one is returned.
+        If another block has that hash already, it holds the same bytes: that one is returned.
         """
         known = self._index.get(block_hash)
         if known is not None:
@@ -121,9 +121,9 @@ class BlockPool:
     def _evict(self) -> int:
         block_id, _ = self._cached.popitem(last=False)
         self.num_evictions += 1
-        name = self._hashes[block_id]
-        assert name is not None
-        del self._index[name]
+        block_hash = self._hashes[block_id]
+        assert block_hash is not None
+        del self._index[block_hash]
         self._hashes[block_id] = None
         return block_id
 
@@ -137,7 +137,7 @@ class BlockPool:
         assert len(used | empty | cached) == self.num_blocks + 1, "a block is in two states"
         assert len(used) <= self.num_blocks, "more blocks in use than promised"
         assert len(self._index) <= self.num_blocks, "more blocks indexed than promised"
-        named = {h: b for b, h in enumerate(self._hashes) if h is not None}
-        assert named == self._index, "index and hashes disagree"
+        indexed = {h: b for b, h in enumerate(self._hashes) if h is not None}
+        assert indexed == self._index, "index and hashes disagree"
         assert cached <= set(self._index.values()), "a cached block cannot be found"
         assert not empty & set(self._index.values()), "an empty block is indexed"

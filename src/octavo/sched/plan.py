@@ -1,6 +1,6 @@
 """The one message between the planes: what a step computes, and what came of it.
 
-Plain data, comparable with ==, no arrays: the simulator and the live engine must produce equal plans.
+Plain data, comparable with ==, no arrays: equal inputs must give equal plans, live or simulated.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from octavo.request import SamplingParams, TokenLogprob
 class SampleRequest:
     """Draw one token for the sequence `seq_id` from the logits of one row of its run.
 
-    `row` counts from the run's end: -1 is its last token. `index` is the choice's number among the n
-    of its request and enters the random key with `params.seed` and the position. `history` (prompt
-    and output so far) is empty unless `params.needs_history`; its first `num_prompt_tokens` ids are
-    the prompt. `num_output_tokens` counts the tokens generated before this one. `banned_token_ids`
-    may not be drawn (min_tokens).
+    `row` counts from the run's end: -1 is its last token. `index` is the choice's number among the
+    n of its request and enters the random key with `params.seed` and the position. `history`
+    (prompt and output so far) is empty unless `params.needs_history`; its first `num_prompt_tokens`
+    ids are the prompt. `num_output_tokens` counts the tokens generated before this one.
+    `banned_token_ids` may not be drawn (min_tokens).
     """
 
     seq_id: str
@@ -42,10 +42,10 @@ class ScheduledSeq:
 
     `samples` is empty unless the run reaches the last known token of the sequence; a request with
     n > 1 has n entries there on the step that ends its prompt (the others are forked). The last
-    `num_guesses` tokens are guesses at what will be drawn: there is a sample for each of them too, in
-    order, from the row before it, and one for what follows the last.
-    `prompt_logprobs`: number of alternatives wanted for every position of the run, or None;
-    `next_token_ids` are then the tokens that follow positions start, start + 1, ... (the last may lack).
+    `num_guesses` tokens are guesses at what will be drawn: there is a sample for each of them too,
+    in order, from the row before it, and one for what follows the last. `prompt_logprobs`: number
+    of alternatives wanted for every position of the run, or None; `next_token_ids` are then the
+    tokens that follow positions start, start + 1, ... (the last may lack).
     """
 
     seq_id: str
@@ -81,8 +81,9 @@ class StepPlan:
 class StepResult:
     """What came of a plan.
 
-    `sampled`: seq_id -> the tokens drawn, in the order of `samples`. `prompt_logprobs`: seq_id -> one entry for each of the
-    run's `next_token_ids`. `failed`: seq_id -> why it cannot go on (say, logits that are not numbers).
+    `sampled`: seq_id -> the tokens drawn, in the order of `samples`. `prompt_logprobs`: seq_id ->
+    one entry for each of the run's `next_token_ids`. `failed`: seq_id -> why it cannot go on (say,
+    logits that are not numbers).
     """
 
     sampled: dict[str, list[TokenLogprob]] = field(default_factory=dict)

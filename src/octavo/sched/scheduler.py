@@ -3,11 +3,11 @@
     plan    = schedule(now)           which runs of tokens, in which blocks
     outputs = update(plan, result)    what came of it
 
-Sequences are walked in policy order. Each asks for its pending tokens (a prompt chunk and a decode step
-are the same thing) and for the blocks to hold them. Who finds no block takes it from the last in the
-order, off that one's tail, only as many as it lacks; the loser keeps the rest and comes back through the
-same door as a new request: match what is still there, compute only what is missing. The first in the
-order can take from everyone, so it always gets on.
+Sequences are walked in policy order. Each asks for its pending tokens (a prompt chunk and a decode
+step are the same thing) and for the blocks to hold them. Who finds no block takes it from the last
+in the order, off that one's tail, only as many as it lacks; the loser keeps the rest and comes back
+through the same door as a new request: match what is still there, compute only what is missing. The
+first in the order can take from everyone, so it always gets on.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from octavo.sched.outputs import SeqOutput
 from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
 from octavo.sched.policy import POLICIES
 from octavo.sched.queues import Queue, by_key
-from octavo.sched.sequence import Sequence
+from octavo.sched.sequence import Sequence, seq_id_of
 from octavo.sched.speculation import PromptLookup
 from octavo.sched.stats import SchedulerStats
-from octavo.sched.update import StepUpdate
+from octavo.sched.update import Booking
 
 
 class Scheduler:
-    """Owns the sequences and, through `kv`, their blocks. Reads no clock and draws nothing at random."""
+    """Owns the sequences and, through `kv`, their blocks.
+
+    Reads no clock and draws nothing at random.
+    """
 
     def __init__(self, config: SchedulerConfig, kv: KVManager, max_model_len: int) -> None:
         if kv.blocks_for(max_model_len) > kv.pool.num_blocks:
@@ -57,7 +60,7 @@ class Scheduler:
         self._num_requests += 1
         key = (*self._policy(request), self._num_requests, 0)
         seq = Sequence(
-            seq_id=f"{request.request_id}#0",
+            seq_id=seq_id_of(request.request_id, 0),
             request=request,
             index=0,
             key=key,
@@ -90,7 +93,7 @@ class Scheduler:
     # -- the two verbs -----------------------------------------------------------------------------
 
     def schedule(self, now: float) -> StepPlan:
-        """The next step's plan. `now` (seconds) is for policies that age; nothing here reads a clock."""
+        """The next step's plan. `now`: seconds, for policies that age (none does yet)."""
         budget = self.config.max_num_batched_tokens
         scheduled: list[ScheduledSeq] = []
         admitting = True
@@ -117,12 +120,12 @@ class Scheduler:
 
     def update(self, plan: StepPlan, result: StepResult) -> list[SeqOutput]:
         """Book what the tensor plane did; returns each choice's new tokens."""
-        return StepUpdate(self, plan, result).outputs
+        return Booking(self, plan, result).run()
 
     # -- walking -----------------------------------------------------------------------------------
 
     def _in_order(self) -> Iterator[Sequence]:
-        # Copies: the walk itself moves sequences between the queues (a victim is met later, waiting).
+        # Copies: the walk moves sequences between the queues (a victim is met later, waiting).
         return heapq.merge(list(self.running), list(self.waiting), key=by_key)
 
     def _run(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
@@ -150,7 +153,7 @@ class Scheduler:
         )
 
     def _guess(self, seq: Sequence, budget: int) -> tuple[int, ...]:
-        """Guesses at the next tokens, if they fit into the request and into blocks that nobody needs."""
+        """Guesses at the next tokens that fit into the request and into blocks nobody needs."""
         max_tokens = seq.request.params.max_tokens
         if seq.lookup is None or seq.forks or not max_tokens:
             return ()
@@ -163,9 +166,12 @@ class Scheduler:
         return guesses
 
     def _admit(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
-        """Seat a waiting sequence if blocks and seats allow; what it matched it keeps, seated or not."""
-        # All of its known tokens must find room, not only the first chunk: half a prompt is no use, and
-        # it would be the first to be robbed.
+        """Seat a waiting sequence if blocks and seats allow.
+
+        What it matched it keeps, seated or not.
+        """
+        # All of its known tokens must find room, not only the first chunk: half a prompt is no use,
+        # and it would be the first to be robbed.
         if self.kv.lacking(seq.seq_id, len(seq.tokens)) and self._victim(seq) is None:
             return None
         while self._num_seats + seq.num_seats > self.config.max_num_seqs:
@@ -198,7 +204,7 @@ class Scheduler:
     # -- making room -------------------------------------------------------------------------------
 
     def _take_blocks(self, seq: Sequence, num_tokens: int) -> bool:
-        """Room for the first `num_tokens` tokens of `seq`, at the cost of those after it in the order."""
+        """Room for the first `num_tokens` tokens of `seq`, at the cost of those after it."""
         while lack := self.kv.lacking(seq.seq_id, num_tokens):
             victim = self._victim(seq)
             if victim is None:

@@ -14,7 +14,9 @@ class Sequence:
     """Token ids, of which the first `num_computed` have their keys and values in KV blocks.
 
         tokens:   | prompt ............ | output ....... |
-        computed: | ....... num_computed                    chases len(tokens); when they meet, a token is drawn
+        computed: | ....... num_computed                    chases len(tokens)
+
+    When they meet, a token is drawn.
 
     `forks` are choices of the same request that start from this one's prompt and do not exist yet.
     """
@@ -60,13 +62,17 @@ class Sequence:
 
     @property
     def max_matched_tokens(self) -> int | None:
-        """How far a prefix hit may reach; a prompt whose log-probabilities are wanted must be computed."""
+        """How far a prefix hit may reach.
+
+        A prompt whose log-probabilities are wanted must be computed.
+        """
         return max(0, len(self.prompt_logprobs) - 1) if self.wants_prompt_logprobs else None
 
     def sample_requests(self, guesses: tuple[int, ...] = ()) -> tuple[SampleRequest, ...]:
         """The draws to make once all tokens are computed, and `guesses` after them.
 
-        One for this choice and one for each fork; or, with guesses, one for each of them and one more.
+        One for this choice and one for each fork; or, with guesses, one for each of them and one
+        more.
         """
         if self.request.params.max_tokens == 0:
             return ()
@@ -86,7 +92,7 @@ class Sequence:
         if num_output < params.min_tokens:
             banned = tuple(sorted({*self.request.eos_token_ids, *params.stop_token_ids}))
         return SampleRequest(
-            seq_id=fork_id(self.request, index),
+            seq_id=seq_id_of(self.request.request_id, index),
             index=index,
             params=params,
             num_prompt_tokens=self.num_prompt,
@@ -99,7 +105,7 @@ class Sequence:
     def fork(self, index: int) -> Sequence:
         """Choice `index` of the same request, at the same point."""
         return Sequence(
-            seq_id=fork_id(self.request, index),
+            seq_id=seq_id_of(self.request.request_id, index),
             request=self.request,
             index=index,
             key=(*self.key[:-1], index),
@@ -112,6 +118,6 @@ class Sequence:
         )
 
 
-def fork_id(request: Request, index: int) -> str:
-    """The sequence id of choice `index`."""
-    return f"{request.request_id}#{index}"
+def seq_id_of(request_id: str, index: int) -> str:
+    """The sequence id of choice `index` of a request."""
+    return f"{request_id}#{index}"

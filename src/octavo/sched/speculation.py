@@ -1,10 +1,12 @@
 """Guessing the next tokens from the sequence's own text (prompt lookup), without a draft model.
 
-Texts repeat themselves: a summary quotes, an edit copies. If the last few tokens stood somewhere before,
-what followed then is a fair guess now. Guesses are computed in one pass with the token that is due; those
-that equal what would have been drawn anyway are kept, so the tokens are the same with and without.
+Texts repeat themselves: a summary quotes, an edit copies. If the last few tokens stood somewhere
+before, what followed then is a fair guess now. Guesses are computed in one pass with the token that
+is due; those that equal what would have been drawn anyway are kept, so the tokens are the same with
+and without.
 
-A guess costs a row of arithmetic; it pays if it is right often enough. `num_worthwhile` weighs the two.
+A guess costs a row of arithmetic; it pays if it is right often enough. `num_worthwhile` weighs the
+two.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class PromptLookup:
     _num_tokens_at_last_try: int = 0
 
     def guess(self, token_ids: list[int], num_most: int, num_running: int) -> tuple[int, ...]:
-        """Up to `num_most` tokens that may follow `token_ids`; () if there is nothing worth a try."""
+        """Up to `num_most` tokens that may follow `token_ids`; () if nothing is worth a try."""
         self._read(token_ids)
         num = min(num_most, self.num_worthwhile(num_running))
         if num < 1 and len(token_ids) - self._num_tokens_at_last_try >= RETRY_AFTER:

@@ -14,13 +14,18 @@ if TYPE_CHECKING:
     from octavo.sched.scheduler import Scheduler
 
 
-class StepUpdate:
-    """The second half of Scheduler.update, for one step; the result is in `outputs`."""
+class Booking:
+    """One step's books: `run` takes the plan's runs one after the other, `outputs` fills up."""
 
     def __init__(self, scheduler: Scheduler, plan: StepPlan, result: StepResult) -> None:
         self._scheduler = scheduler
+        self._plan = plan
         self._result = result
         self.outputs: list[SeqOutput] = []
+
+    def run(self) -> list[SeqOutput]:
+        """Book the whole step; returns each choice's new tokens."""
+        scheduler, plan, result = self._scheduler, self._plan, self._result
         scheduler.kv.moves_done(plan.moves)
         scheduler.stats.num_steps += 1
         scheduler.stats.computed_tokens += plan.num_tokens
@@ -32,6 +37,7 @@ class StepUpdate:
                 self._fail(seq, result.failed[run.seq_id])
             else:
                 self._book(seq, run)
+        return self.outputs
 
     def _book(self, seq: Sequence, run: ScheduledSeq) -> None:
         end = run.start + len(run.token_ids) - run.num_guesses
@@ -52,7 +58,7 @@ class StepUpdate:
                 self._emit(each, (), "length")
 
     def _book_guesses(self, seq: Sequence, run: ScheduledSeq, end: int) -> None:
-        """Keep the guesses that equal what was drawn, and the token drawn after the last of them."""
+        """Keep the guesses that equal what was drawn, and what was drawn after the last of them."""
         drawn = self._result.sampled[seq.seq_id]
         guesses = run.token_ids[-run.num_guesses :]
         num_right = 0
