@@ -1,13 +1,17 @@
-"""Every setting, once. The command line, the Python API and the docs are generated from these classes.
+"""Every setting, once: the command line, the Python API and the docs come from these classes.
 
-A field's flag is its name with dashes; its help text, unit and choices are in its metadata.
+A field's flag is its name with dashes. Its metadata hold its help text and what it may be:
+`choices`, `least` and `most` (both allowed), `multiple_of`. `serve_only` and `many_only` (of use
+only where there are many requests) keep a flag off some commands. Messages name flags; `octavo.LLM`
+turns them into its keywords.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 from octavo.errors import ConfigError
 
@@ -29,7 +33,8 @@ def parse_bytes(text: str | int) -> int:
     return value
 
 
-def _opt(default: Any, help: str, **meta: Any) -> Any:
+def opt(default: Any, help: str, **meta: Any) -> Any:
+    """A dataclass field with its metadata; see above."""
     return field(default=default, metadata={"help": help, **meta})
 
 
@@ -39,129 +44,146 @@ def require(ok: bool, name: str, expected: str, got: object) -> None:
         raise ConfigError(f"--{name.replace('_', '-')}: expected {expected}, got {got!r}", name)
 
 
+class Settings:
+    """Base of every group of settings: holds each field against its own metadata."""
+
+    __slots__ = ()
+    title: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if value is not None or f.default is not None:
+                _check(f.name, value, f.metadata)
+
+
+def _check(name: str, value: Any, meta: Mapping[str, Any]) -> None:
+    if "choices" in meta:
+        choices = meta["choices"]
+        require(value in choices, name, " or ".join(choices), value)
+    if "multiple_of" in meta:
+        unit = meta["multiple_of"]
+        require(value > 0 and value % unit == 0, name, f"a multiple of {unit}", value)
+    low, high = meta.get("least"), meta.get("most")
+    if low is None and high is None:
+        return
+    ok = (low is None or value >= low) and (high is None or value <= high)
+    words = f"at least {low}" if high is None else f"{low} to {high}"
+    require(ok, name, words, value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(Settings):
     """Which model, and how its weights are held."""
 
-    model: str = _opt(
+    title = "Model"
+
+    model: str = opt(
         "smollm2-135m-instruct",
         "directory (Hugging Face layout), .gguf file, hub id, or catalog alias",
         positional=True,
     )
-    served_model_name: str | None = _opt(None, "name in the API (default: derived from MODEL)")
-    max_model_len: int | None = _opt(
-        None, "longest prompt + output in tokens (default: what the model and the KV pool allow)"
+    served_model_name: str | None = opt(
+        None, "the model's name in the API (default: derived from MODEL)", serve_only=True
     )
-    dtype: str = _opt(
+    max_model_len: int | None = opt(
+        None,
+        "longest prompt and output together, in tokens "
+        "(default: what the model and the KV memory allow)",
+        least=1,
+    )
+    dtype: str = opt(
         "auto",
-        "auto: weights stay in the precision of their file; float32: they are dequantised",
+        "auto keeps the weights in the precision of their file, float32 dequantises them",
         choices=("auto", "float32"),
     )
-    quantization: str | None = _opt(
-        None, "quantise float weights while loading", choices=("q8", "q4")
+    quantization: str | None = opt(
+        None, "quantise float weights while loading, to 8 or 4 bits", choices=("q8", "q4")
     )
-    chat_template: str | None = _opt(
-        None, "file with a Jinja chat template, in place of the model's"
+    chat_template: str | None = opt(
+        None, "file with a Jinja chat template, used instead of the model's own", metavar="FILE"
     )
-
-    def __post_init__(self) -> None:
-        require(self.dtype in ("auto", "float32"), "dtype", "auto or float32", self.dtype)
-        require(
-            self.quantization in (None, "q8", "q4"), "quantization", "q8 or q4", self.quantization
-        )
-        require(
-            self.max_model_len is None or self.max_model_len >= 1,
-            "max_model_len", "at least 1 token", self.max_model_len,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheConfig:
+class CacheConfig(Settings):
     """The KV memory."""
 
-    block_size: int = _opt(16, "tokens in a block: a multiple of 16")
-    num_kv_blocks: int | None = _opt(None, "usable KV blocks (default: from the KV memory)")
-    kv_cache_memory_bytes: int | None = _opt(
-        None, "KV memory, such as 512M or 4G (default: a share of the free RAM)", parse=parse_bytes
+    title = "KV memory"
+
+    block_size: int = opt(16, "tokens in a block, a multiple of 16", multiple_of=16)
+    num_kv_blocks: int | None = opt(
+        None, "number of KV blocks (default: as many as the KV memory holds)", least=1
     )
-    kv_cache_dtype: str = _opt("auto", "auto is float16", choices=("auto", "float16", "float32"))
-    enable_prefix_caching: bool = _opt(True, "share the blocks of equal prefixes")
+    kv_cache_memory_bytes: int | None = opt(
+        None,
+        "size of the KV memory, such as 512M or 4G (default: a share of the free RAM)",
+        parse=parse_bytes,
+        least=1,
+    )
+    kv_cache_dtype: str = opt(
+        "auto", "type of the stored keys and values; auto is float16",
+        choices=("auto", "float16", "float32"),
+    )  # fmt: skip
+    enable_prefix_caching: bool = opt(
+        True, "share the blocks of equal prefixes, also with requests that have ended"
+    )
 
     def __post_init__(self) -> None:
-        require(
-            self.block_size > 0 and self.block_size % 16 == 0,
-            "block_size", "a multiple of 16", self.block_size,
-        )  # fmt: skip
-        require(
-            self.num_kv_blocks is None or self.num_kv_blocks >= 1,
-            "num_kv_blocks", "at least 1", self.num_kv_blocks,
-        )  # fmt: skip
-        require(
-            self.num_kv_blocks is None or self.kv_cache_memory_bytes is None,
-            "num_kv_blocks", "one of --num-kv-blocks and --kv-cache-memory-bytes", "both",
-        )  # fmt: skip
-        kinds = ("auto", "float16", "float32")
-        require(
-            self.kv_cache_dtype in kinds, "kv_cache_dtype", " or ".join(kinds), self.kv_cache_dtype
-        )
+        # Not super(): a dataclass with slots is a copy of the class that super() would look for.
+        Settings.__post_init__(self)
+        if self.num_kv_blocks is not None and self.kv_cache_memory_bytes is not None:
+            raise ConfigError(
+                "--num-kv-blocks and --kv-cache-memory-bytes both set the size of the KV memory;"
+                " give one of them",
+                "num_kv_blocks",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerConfig:
+class SchedulerConfig(Settings):
     """How requests share a step."""
 
-    max_num_seqs: int = _opt(256, "sequences that run at once")
-    max_num_batched_tokens: int = _opt(
-        2048, "tokens computed in one step; longer prompts are chunked"
+    title = "Scheduler"
+
+    max_num_seqs: int = opt(256, "sequences that run at once", least=1, many_only=True)
+    max_num_batched_tokens: int = opt(
+        2048, "most tokens computed in one step; longer prompts are computed in chunks", least=1
     )
-    scheduling_policy: str = _opt(
-        "fcfs", "who runs first; priority: lower values of a request's `priority`",
+    scheduling_policy: str = opt(
+        "fcfs",
+        "which requests run first: fcfs, those that came first; "
+        "priority, those with the lowest `priority`",
         choices=("fcfs", "priority"),
-    )  # fmt: skip
-    speculative: str | None = _opt(
+        many_only=True,
+    )
+    speculative: str | None = opt(
         None,
-        "guess tokens ahead and verify them in one pass; ngram: from the sequence's own text",
+        "guess several tokens ahead and verify them in one pass; "
+        "ngram guesses from the sequence's own text",
         choices=("ngram",),
     )
-    max_num_queued_reqs: int = _opt(
-        4096, "requests that may wait; one more is refused with 429 (0: no limit)"
+    max_num_queued_reqs: int = opt(
+        4096,
+        "requests that may wait; further ones are refused with status 429 (0: no limit)",
+        least=0,
+        many_only=True,
     )
-
-    def __post_init__(self) -> None:
-        require(self.max_num_seqs >= 1, "max_num_seqs", "at least 1", self.max_num_seqs)
-        n = self.max_num_batched_tokens
-        require(n >= 1, "max_num_batched_tokens", "at least 1", n)
-        kinds = ("fcfs", "priority")
-        require(
-            self.scheduling_policy in kinds,
-            "scheduling_policy",
-            " or ".join(kinds),
-            self.scheduling_policy,
-        )
-        require(
-            self.max_num_queued_reqs >= 0,
-            "max_num_queued_reqs",
-            "0 or more",
-            self.max_num_queued_reqs,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceConfig:
+class DeviceConfig(Settings):
     """What computes."""
 
-    device: str = _opt(
+    title = "Device"
+
+    device: str = opt(
         "auto",
-        "op set: native CPU kernels, or the numpy reference",
+        "cpu is the native kernels, reference the slow numpy code; auto takes cpu if it is there",
         choices=("auto", "cpu", "reference"),
     )
-    threads: int = _opt(0, "CPU threads for the kernels (0: one per core)")
-    seed: int = _opt(0, "seeds the requests that bring none")
-
-    def __post_init__(self) -> None:
-        kinds = ("auto", "cpu", "reference")
-        require(self.device in kinds, "device", " or ".join(kinds), self.device)
-        require(0 <= self.threads <= 1024, "threads", "0 to 1024", self.threads)
+    threads: int = opt(0, "CPU threads for the kernels (0: one per core)", least=0, most=1024)
+    seed: int = opt(0, "seed for the requests that bring none")
 
     @property
     def num_threads(self) -> int:
@@ -180,13 +202,21 @@ class EngineConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig:
+class ServerConfig(Settings):
     """The HTTP side."""
 
-    host: str = _opt("127.0.0.1", "address to listen on")
-    port: int = _opt(8000, "port to listen on")
-    api_key: str | None = _opt(None, "clients must send it as a bearer token", env="OCTAVO_API_KEY")
-    log_level: str = _opt("info", "how much to say", choices=("debug", "info", "warning", "error"))
+    title = "Server"
 
-    def __post_init__(self) -> None:
-        require(0 <= self.port <= 65535, "port", "0 to 65535", self.port)
+    host: str = opt("127.0.0.1", "address to listen on (0.0.0.0: all of this machine's)")
+    port: int = opt(8000, "port to listen on (0: any free one)", least=0, most=65535)
+    api_key: str | None = opt(
+        None,
+        "key that clients must send as a bearer token",
+        env="OCTAVO_API_KEY",
+        metavar="KEY",
+    )
+    log_level: str = opt(
+        "info",
+        "least severe messages to log; debug also logs each request and checks the KV books",
+        choices=("debug", "info", "warning", "error"),
+    )

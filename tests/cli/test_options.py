@@ -9,9 +9,10 @@ import typer
 from typer.testing import CliRunner
 
 from octavo import config
-from octavo.cli.app import ENGINE, app
+from octavo.cli.app import ENGINE, ONE_REQUEST, app
 from octavo.cli.options import with_options
 from octavo.cli.sampling import SamplingOptions, sampling_params
+from octavo.errors import RequestError
 from octavo.request import SamplingParams
 
 run = CliRunner()
@@ -103,7 +104,8 @@ def test_every_setting_of_the_engine_is_a_flag(command):
     for cls in (*ENGINE, own):
         for f in dataclasses.fields(cls):
             if not f.metadata.get("positional"):
-                assert f"--{f.name.replace('_', '-')}" in text
+                dropped = command != "serve" and any(key in ONE_REQUEST for key in f.metadata)
+                assert (f"--{f.name.replace('_', '-')}" in text) is not dropped
     assert "MODEL" in text
 
 
@@ -118,6 +120,30 @@ def test_sampling_flags_go_over_the_models_defaults():
     assert zero.temperature == 0.0
     more = sampling_params({**blank, "stop": ("a",), "ignore_eos": True, "max_tokens": 4}, base)
     assert (more.stop, more.ignore_eos, more.max_tokens, more.top_p) == (("a",), True, 4, 0.9)
+
+
+def test_help_puts_flags_into_groups_and_ends_with_examples():
+    text = run.invoke(app, ["generate", "--help"]).output
+    heads = [line[:-1] for line in text.splitlines() if line.endswith(":") and line[0] != " "]
+    assert heads == [
+        "Arguments", "Options", "Sampling", "Model", "KV memory", "Scheduler", "Device", "Examples",
+    ]  # fmt: skip
+    assert "\n  octavo generate --prompt " in text
+    for python in ("<str>", "<int>", "list["):
+        assert python not in text
+
+
+def test_help_of_every_command_speaks_no_python():
+    for command in ("serve", "chat", "pull", "bench serve", "bench kernels", "bench startup"):
+        text = run.invoke(app, [*command.split(), "--help"]).output
+        for python in ("<str>", "<int>", "<float>", "list[", "more_goodput"):
+            assert python not in text, command
+
+
+def test_errors_of_sampling_flags_name_the_flags():
+    blank = {f.name: f.default for f in dataclasses.fields(SamplingOptions)}
+    with pytest.raises(RequestError, match=r"^--min-tokens: expected at most --max-tokens \(4\)"):
+        sampling_params({**blank, "min_tokens": 9, "max_tokens": 4}, SamplingParams())
 
 
 def test_sampling_options_are_sampling_parameters():

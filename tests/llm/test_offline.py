@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from octavo import LLM, SamplingParams
+from octavo.config import EngineConfig, ModelConfig
 from octavo.errors import ConfigError, EngineError, ModelNotFoundError, RequestError
+from octavo.llm.build import default_sampling
+from octavo.models.checkpoint import open_checkpoint
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
 TEXTS = ["The octavo was folded", "Numbers such as 12", "When the pool is full, the coldest"]
@@ -119,7 +123,7 @@ def test_a_closed_stream_frees_its_blocks_and_the_engine(llm):
         ([1] * 600, GREEDY, "maximum context length is 512"),
         ("ok", SamplingParams(max_tokens=600), "maximum context length is 512"),
         (["a", "b"], [GREEDY], "one for all or one for each of 2 prompts, got 1"),
-        ("a", SamplingParams(n=17), "--max-num-seqs"),
+        ("a", SamplingParams(n=17), r"\(max_num_seqs\)"),
         ("a", SamplingParams(logit_bias={512: 1}), "logit_bias"),
     ],
 )
@@ -144,9 +148,34 @@ def test_the_models_own_defaults(tiny_model, tmp_path):
     given = json.loads(config.read_text()) | {"do_sample": True, "temperature": 0.25, "top_k": 7}
     config.write_text(json.dumps(given))
     with LLM(tmp_path, num_kv_blocks=40) as llm:
-        p = llm.built.default_sampling
+        p = llm.default_sampling
         assert (p.temperature, p.top_k, p.top_p) == (0.25, 7, 1.0)
         assert llm.built.limits.max_model_len == 512
+
+
+def test_an_alias_brings_its_authors_sampling_and_files_go_over_it(tiny_model):
+    def default(files: dict[str, float], model: str = "smollm2-135m-instruct") -> SamplingParams:
+        checkpoint = replace(open_checkpoint(tiny_model), generation_config=files)
+        return default_sampling(EngineConfig(model=ModelConfig(model=model)), checkpoint)
+
+    assert default({}) == SamplingParams(temperature=0.2, top_p=0.9)
+    assert default({"top_p": 0.5, "top_k": 3.0}) == SamplingParams(
+        temperature=0.2, top_p=0.5, top_k=3
+    )
+    assert default({}, "qwen3-0.6b") == SamplingParams()
+    assert default({}, str(tiny_model)) == SamplingParams()
+
+
+def test_a_conversation_without_messages_is_refused(llm):
+    for nothing in ([], [[]]):
+        with pytest.raises(RequestError, match=r"^messages: expected at least one message"):
+            llm.chat(nothing, GREEDY)
+
+
+def test_an_output_prints_without_its_times(llm):
+    (output,) = llm.generate(TEXTS[0], GREEDY)
+    assert output.metrics is not None
+    assert "RequestTimes" not in repr(output)
 
 
 def test_a_template_from_a_file(tiny_model, tmp_path):
@@ -154,14 +183,14 @@ def test_a_template_from_a_file(tiny_model, tmp_path):
     path.write_text("{% for m in messages %}[{{ m['content'] }}]{% endfor %}{{ eos_token }}")
     with LLM(tiny_model, num_kv_blocks=40, chat_template=path) as llm:
         assert llm.render([{"role": "user", "content": "hi"}]) == "[hi]<|im_end|>"
-    with pytest.raises(ConfigError, match="--chat-template: expected a text file"):
+    with pytest.raises(ConfigError, match=r"^chat_template: expected a text file"):
         LLM(tiny_model, num_kv_blocks=40, chat_template=str(tmp_path / "none"))
 
 
 def test_settings_that_the_model_or_the_pool_cannot_hold(tiny_model):
-    with pytest.raises(ConfigError, match="--max-model-len: expected at most 512"):
+    with pytest.raises(ConfigError, match=r"^max_model_len: expected at most 512"):
         LLM(tiny_model, max_model_len=513)
-    with pytest.raises(ConfigError, match="raise --num-kv-blocks to at least 32"):
+    with pytest.raises(ConfigError, match="raise num_kv_blocks to at least 32"):
         LLM(tiny_model, max_model_len=512, num_kv_blocks=31)
     with pytest.raises(ModelNotFoundError):
         LLM(tiny_model / "missing")

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from octavo import LLM
 from octavo.config import EngineConfig
 from octavo.errors import ConfigError
-from octavo.llm.settings import engine_config
+from octavo.llm.settings import engine_config, keywords_in_errors
 
 
 def test_defaults_are_those_of_the_dataclasses():
@@ -32,6 +33,28 @@ def test_settings_find_their_sections():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"max_num_seqs": 0}, "^max_num_seqs: expected at least 1, got 0$"),
+        ({"num_kv_blocks": 4, "kv_cache_memory_bytes": "1G"}, "^num_kv_blocks and kv_cache_memory"),
+        ({"device": "gpu"}, "^device: expected auto or cpu or reference, got 'gpu'$"),
+    ],
+)
+def test_python_callers_read_the_names_they_wrote(settings, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        LLM(**settings)
+    assert caught.value.field == next(iter(settings))
+
+
+def test_choices_of_flags_in_messages_become_values():
+    with (
+        pytest.raises(ConfigError, match=r"^device='cpu': no kernels; see --unknown, or device x$"),
+        keywords_in_errors(),
+    ):
+        raise ConfigError("--device cpu: no kernels; see --unknown, or --device x")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
         ({"max_model_length": 5}, "unknown setting 'max_model_length'; did you mean max_model_len"),
         ({"--num-kv-block": 5}, "did you mean num_kv_blocks"),
         ({"tensor_parallel_size_of_all": 5}, "unknown setting .*; known are model, "),
@@ -42,7 +65,10 @@ def test_settings_find_their_sections():
         ({"enable_prefix_caching": 1}, "enable_prefix_caching: expected bool, got 1"),
         ({"max_num_seqs": 0}, "--max-num-seqs: expected at least 1, got 0"),
         ({"kv_cache_memory_bytes": "lots"}, "--kv-cache-memory-bytes: expected a size such as"),
-        ({"num_kv_blocks": 4, "kv_cache_memory_bytes": "1G"}, "one of --num-kv-blocks and"),
+        (
+            {"num_kv_blocks": 4, "kv_cache_memory_bytes": "1G"},
+            "--num-kv-blocks and --kv-cache-memory-bytes both",
+        ),
     ],
 )
 def test_what_cannot_work_is_named(settings, message):

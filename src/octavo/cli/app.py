@@ -9,6 +9,7 @@ import typer
 
 from octavo import __version__
 from octavo.cli.bench import app as bench
+from octavo.cli.help import WIDTH, GroupedCommand
 from octavo.cli.options import with_options
 from octavo.cli.sampling import SamplingOptions
 from octavo.config import (
@@ -20,6 +21,8 @@ from octavo.config import (
 )
 
 ENGINE = (ModelConfig, CacheConfig, SchedulerConfig, DeviceConfig)
+ONE_REQUEST = ("serve_only", "many_only")
+"""Settings that mean nothing to a command which runs one request at a time."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its tables cut long flag names short
     help="An LLM server whose KV cache is virtual memory.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
 )
 
 
@@ -46,8 +49,14 @@ def root(
     """An LLM server whose KV cache is virtual memory."""
 
 
-@app.command()
-@with_options(*ENGINE, ServerConfig)
+@app.command(
+    cls=GroupedCommand,
+    epilog="""
+    octavo serve
+    octavo serve qwen2.5-0.5b-instruct --host 0.0.0.0 --kv-cache-memory-bytes 4G
+    """,
+)
+@with_options(ServerConfig, *ENGINE)
 def serve(settings: dict[str, Any]) -> None:
     """Serve a model with an OpenAI-compatible API."""
     from octavo.cli.serve import serve
@@ -55,12 +64,19 @@ def serve(settings: dict[str, Any]) -> None:
     serve(settings)
 
 
-@app.command()
-@with_options(*ENGINE, SamplingOptions)
+@app.command(
+    cls=GroupedCommand,
+    epilog="""
+    octavo generate --prompt "The capital of France is" --max-tokens 8 --temperature 0
+    octavo generate ./model.gguf --stream < prompt.txt
+    """,
+)
+@with_options(SamplingOptions, *ENGINE, but=ONE_REQUEST)
 def generate(
     settings: dict[str, Any],
     prompt: Annotated[
-        str | None, typer.Option(help="text to complete (default: standard input)")
+        str | None,
+        typer.Option(help="text to complete (default: standard input)", metavar="TEXT"),
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="print tokens as they come")] = False,
 ) -> None:
@@ -70,11 +86,19 @@ def generate(
     generate(settings, prompt, stream)
 
 
-@app.command()
-@with_options(*ENGINE, SamplingOptions)
+@app.command(
+    cls=GroupedCommand,
+    epilog="""
+    octavo chat --system "You answer in one sentence."
+    """,
+)
+@with_options(SamplingOptions, *ENGINE, but=ONE_REQUEST)
 def chat(
     settings: dict[str, Any],
-    system: Annotated[str | None, typer.Option(help="system message")] = None,
+    system: Annotated[
+        str | None,
+        typer.Option(help="system message that the conversation begins with", metavar="TEXT"),
+    ] = None,
 ) -> None:
     """Talk to a model in the terminal."""
     from octavo.cli.chat import chat
@@ -82,11 +106,17 @@ def chat(
     chat(settings, system)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def pull(
-    model: Annotated[str, typer.Argument(help="catalog alias or hub id", metavar="MODEL")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="catalog alias, hub id (org/name), or a GGUF file on the hub (org/name/FILE.gguf)",
+            metavar="MODEL",
+        ),
+    ],
 ) -> None:
-    """Download a model into the cache and print where it lies."""
+    """Download a model into the cache and print its path."""
     from octavo.cli import logs
     from octavo.models.fetch import resolve_model
 

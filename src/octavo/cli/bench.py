@@ -17,6 +17,7 @@ from octavo.bench.options import (
     StartupOptions,
     StepOptions,
 )
+from octavo.cli.help import WIDTH, GroupedCommand
 from octavo.cli.options import with_options
 from octavo.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig
 from octavo.errors import ConfigError
@@ -26,28 +27,31 @@ if TYPE_CHECKING:
     from octavo.llm import LLM
 
 ENGINE = (ModelConfig, CacheConfig, SchedulerConfig, DeviceConfig)
+OFFLINE = ("serve_only",)
 T = TypeVar("T")
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Measure kernels, the engine, or a server."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Measure kernels, the engine, or a server.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
 )
 
-ModelFlag = Annotated[str | None, typer.Option("--model", help="the same as MODEL")]
+ModelFlag = Annotated[
+    str | None, typer.Option("--model", help="the same as MODEL", metavar="MODEL")
+]
 
 
-@app.command()
+@app.command(cls=GroupedCommand, context_settings={"allow_extra_args": True})
 @with_options(ServeOptions, DatasetOptions, SeedOptions, OutputOptions)
-def serve(
-    settings: dict[str, Any],
-    more_goodput: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-) -> None:
-    """A workload against any server with OpenAI's API."""
+def serve(settings: dict[str, Any], ctx: typer.Context) -> None:
+    """Send a workload to any server with OpenAI's API."""
     from octavo.bench.serve.run import bench_serve
 
-    if more_goodput:  # `--goodput ttft:500 tpot:50`, as vLLM takes it
-        if not settings["goodput"] or not all(":" in text for text in more_goodput):
-            raise typer.BadParameter(f"unexpected: {' '.join(more_goodput)}")
-        settings["goodput"] = (*settings["goodput"], *more_goodput)
+    if ctx.args:  # `--goodput ttft:500 tpot:50`, as vLLM takes it
+        if not settings["goodput"] or not all(":" in text for text in ctx.args):
+            raise typer.BadParameter(f"unexpected: {' '.join(ctx.args)}")
+        settings["goodput"] = (*settings["goodput"], *ctx.args)
     options = _take(ServeOptions, settings)
     dataset = _take(DatasetOptions, settings)
     tokenizer = _tokenizer(options.tokenizer) if options.tokenizer else None
@@ -55,10 +59,10 @@ def serve(
     bench_serve(options, dataset, _take(OutputOptions, settings), seed, tokenizer)
 
 
-@app.command()
-@with_options(*ENGINE, LatencyOptions, OutputOptions)
+@app.command(cls=GroupedCommand)
+@with_options(*ENGINE, LatencyOptions, OutputOptions, but=OFFLINE)
 def latency(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
-    """The time of one batch, without a server."""
+    """Time one batch, without a server."""
     from octavo.bench.offline.latency import bench_latency
 
     options, output = _take(LatencyOptions, settings), _take(OutputOptions, settings)
@@ -66,10 +70,10 @@ def latency(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
         bench_latency(llm, options, output)
 
 
-@app.command()
-@with_options(*ENGINE, DatasetOptions, OutputOptions)
+@app.command(cls=GroupedCommand)
+@with_options(*ENGINE, DatasetOptions, OutputOptions, but=OFFLINE)
 def throughput(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
-    """All requests of a workload at once, without a server."""
+    """Run all requests of a workload at once, without a server."""
     from octavo.bench.offline.throughput import bench_throughput
 
     dataset, output = _take(DatasetOptions, settings), _take(OutputOptions, settings)
@@ -77,10 +81,10 @@ def throughput(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
         bench_throughput(llm, llm.built.tokenizer, dataset, output, settings["seed"])
 
 
-@app.command()
-@with_options(*ENGINE, StepOptions, OutputOptions)
+@app.command(cls=GroupedCommand)
+@with_options(*ENGINE, StepOptions, OutputOptions, but=OFFLINE)
 def step(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
-    """Where the time of a step goes: Python beside the model."""
+    """Show where the time of a step goes: in Python, in the model."""
     from octavo.bench.offline.step import bench_step
 
     options, output = _take(StepOptions, settings), _take(OutputOptions, settings)
@@ -88,16 +92,16 @@ def step(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
         bench_step(llm, options, output)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 @with_options(KernelOptions, OutputOptions)
 def kernels(settings: dict[str, Any]) -> None:
-    """GB/s and GOP/s of each kernel beside the machine's own peaks."""
+    """Measure GB/s and GOP/s of each kernel beside the machine's own peaks."""
     from octavo.bench.kernels.run import bench_kernels
 
     bench_kernels(_take(KernelOptions, settings), _take(OutputOptions, settings))
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 @with_options(StartupOptions, OutputOptions)
 def startup(
     settings: dict[str, Any],
@@ -108,7 +112,7 @@ def startup(
         ),
     ] = None,
 ) -> None:
-    """From process start to /health 200, in fresh processes."""
+    """Time fresh processes of `octavo serve` until /health gives 200."""
     from octavo.bench.startup import bench_startup
 
     options, output = _take(StartupOptions, settings), _take(OutputOptions, settings)
@@ -134,9 +138,10 @@ def _load(settings: dict[str, Any], model_name: str | None) -> LLM:
         settings["model"] = model_name
     logs.configure("warning")
     from octavo.llm import LLM
+    from octavo.llm.settings import engine_config
 
     with LoadBar() as bar:
-        return LLM(progress=bar, **settings)
+        return LLM.from_config(engine_config(settings), progress=bar)
 
 
 def _tokenizer(model: str) -> Tokenizer:

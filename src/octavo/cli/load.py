@@ -19,13 +19,14 @@ def load(
 ) -> tuple[LLM, SamplingParams]:
     """The model of `settings`, and the sampling parameters that `sampling` takes out of them.
 
-    The parameters are checked before anything is loaded, and then put over the model's own defaults.
+    The parameters are checked before anything is loaded, then put over the model's own defaults.
     """
     logs.configure("warning")
     flags = dict(settings)
     sampling(settings, SamplingParams())
     from octavo.llm import LLM
+    from octavo.llm.settings import engine_config
 
     with LoadBar() as bar:
-        llm = LLM(progress=bar, **settings)
-    return llm, sampling(flags, llm.built.default_sampling)
+        llm = LLM.from_config(engine_config(settings), progress=bar)
+    return llm, sampling(flags, llm.default_sampling)

@@ -7,23 +7,27 @@ import enum
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 import typer
 
+_METAVARS = {int: "N", float: "X", str: "TEXT"}
 
-def with_options(*classes: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: the command takes, besides its own parameters, an option for each field of `classes`.
+
+def with_options(
+    *classes: type[Any], but: Container[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator: the command takes, besides its own parameters, an option per field of `classes`.
 
     The command gets them as one dict, `settings`, by field name. A field's metadata may hold: help;
     choices; env (an environment variable); parse (from text, done by the receiver); positional;
-    metavar.
+    metavar. Fields with a metadata key in `but` are left out. `title` of a class heads its options.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True)
-        fields = [f for cls in classes for f in _parameters(cls)]
+        fields = [f for cls in classes for f in _parameters(cls, but)]
         kept = [
             p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for p in own.parameters.values()
@@ -46,25 +50,43 @@ def with_options(*classes: type[Any]) -> Callable[[Callable[..., None]], Callabl
     return decorate
 
 
-def _parameters(cls: type[Any]) -> Iterator[inspect.Parameter]:
+def _parameters(cls: type[Any], but: Container[str]) -> Iterator[inspect.Parameter]:
     types = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
+        if any(key in but for key in field.metadata):
+            continue
+        option = _option(field, types[field.name], getattr(cls, "title", None))
         yield inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=_default(field),
-            annotation=typing.Annotated[_type(field, types[field.name]), _option(field)],
+            annotation=typing.Annotated[_type(field, types[field.name]), option],
         )
 
 
-def _option(field: dataclasses.Field[Any]) -> Any:
+def _option(field: dataclasses.Field[Any], declared: Any, title: str | None) -> Any:
     meta = field.metadata
     if meta.get("positional"):
         return typer.Argument(help=meta["help"], metavar=field.name.upper())
     flag = "--" + field.name.replace("_", "-")
     names = [f"{flag}/--no-{flag[2:]}"] if isinstance(field.default, bool) else [flag]
-    metavar = meta.get("metavar") or ("SIZE" if "parse" in meta else None)
-    return typer.Option(*names, help=meta["help"], envvar=meta.get("env"), metavar=metavar)
+    return typer.Option(
+        *names,
+        help=meta["help"],
+        envvar=meta.get("env"),
+        metavar=meta.get("metavar") or _metavar(meta, declared),
+        rich_help_panel=title or None,
+    )
+
+
+def _metavar(meta: Mapping[str, Any], declared: Any) -> str | None:
+    """What stands for the value in the help; None where the choices or nothing does."""
+    if "parse" in meta:
+        return "SIZE"
+    if "choices" in meta:
+        return None
+    kinds = typing.get_args(declared) or (declared,)
+    return next((_METAVARS[kind] for kind in kinds if kind in _METAVARS), None)
 
 
 def _is_argument(parameter: inspect.Parameter) -> bool:
@@ -73,7 +95,7 @@ def _is_argument(parameter: inspect.Parameter) -> bool:
 
 
 def _type(field: dataclasses.Field[Any], declared: Any) -> Any:
-    """What the parser should make of the text: an enum where there are choices, text where `parse` follows."""
+    """What the parser makes of the text: an enum for choices, the text where `parse` follows."""
     optional = type(None) in typing.get_args(declared)
     if "choices" in field.metadata:
         choices = field.metadata["choices"]

@@ -16,6 +16,7 @@ from octavo.engine.core import EngineCore
 from octavo.engine.limits import EngineLimits
 from octavo.errors import ConfigError, RequestError
 from octavo.kv.manager import KVManager
+from octavo.models.catalog import find_alias
 from octavo.models.checkpoint import Checkpoint, open_checkpoint
 from octavo.models.fetch import resolve_model
 from octavo.models.loader import check_max_model_len, load_model, longest_context
@@ -44,7 +45,7 @@ _QUANTIZED_BYTES = {"q8": 1.125, "q4": 0.75}
 class Built:
     """An engine ready to step, and what its callers need to know of it.
 
-    `model_names`: in the API, the canonical one first. `default_sampling`: the author's own defaults.
+    `model_names`: in the API, the canonical one first. `default_sampling`: the author's defaults.
     `chat_template`: --chat-template's, else the model's, else None.
     """
 
@@ -69,7 +70,6 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
     checkpoint = open_checkpoint(path)
     tokenizer = load_tokenizer(checkpoint)
     chat_template = _chat_template(config, tokenizer)
-    default_sampling = _default_sampling(checkpoint)
     ops = make_ops(config.device.device, config.device.num_threads)
     kv_size = _size_kv(config, checkpoint, ops)
     log.info(
@@ -78,7 +78,7 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
         checkpoint.spec.architecture,
         checkpoint.spec.num_layers,
         human(checkpoint.size_bytes),
-        ops.name,
+        "numpy reference (slow)" if ops.name == "reference" else ops.name,
         config.device.num_threads,
     )
     log.info("%s", kv_size)
@@ -99,7 +99,7 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
         limits=_limits(config, checkpoint, kv_size),
         tokenizer=tokenizer,
         chat_template=chat_template,
-        default_sampling=default_sampling,
+        default_sampling=default_sampling(config, checkpoint),
         model_names=_names(config, path),
         checkpoint=checkpoint,
         ops=ops,
@@ -120,6 +120,24 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     ends = (*tokenizer.eos_token_ids, *checkpoint.eos_token_ids)
     tokenizer.eos_token_ids = tuple(dict.fromkeys(ends))
     return tokenizer
+
+
+def default_sampling(config: EngineConfig, checkpoint: Checkpoint) -> SamplingParams:
+    """The author's defaults: those in the model's files, over those that the catalog knows of.
+
+    One that is out of the API's range is left out, and that is said.
+    """
+    given = config.model.model
+    entry = None if Path(given).exists() else find_alias(given)
+    params = SamplingParams()
+    values = {**(entry.sampling if entry else {}), **checkpoint.generation_config}
+    for name, value in values.items():
+        change: dict[str, Any] = {name: int(value) if name == "top_k" else value}
+        try:
+            params = dataclasses.replace(params, **change)
+        except RequestError as error:
+            log.warning("the model's own default is not used: %s", error)
+    return params
 
 
 def _limits(config: EngineConfig, checkpoint: Checkpoint, kv_size: KVSize) -> EngineLimits:
@@ -161,18 +179,6 @@ def _weight_bytes(config: EngineConfig, checkpoint: Checkpoint, ops: Ops) -> int
     if config.model.quantization is not None:
         return int(_QUANTIZED_BYTES[config.model.quantization] * num_weights)
     return checkpoint.size_bytes
-
-
-def _default_sampling(checkpoint: Checkpoint) -> SamplingParams:
-    """The author's defaults; one that is out of the API's range is left out, and that is said."""
-    params = SamplingParams()
-    for name, value in checkpoint.generation_config.items():
-        change: dict[str, Any] = {name: int(value) if name == "top_k" else value}
-        try:
-            params = dataclasses.replace(params, **change)
-        except RequestError as error:
-            log.warning("the model's own default is not used: %s", error)
-    return params
 
 
 def _chat_template(config: EngineConfig, tokenizer: Tokenizer) -> ChatTemplate | None:

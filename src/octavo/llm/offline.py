@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from octavo.config import EngineConfig
 from octavo.engine.outputs import TextDelta
 from octavo.engine.stats import EngineStats, RequestTimes
 from octavo.engine.sync import SyncEngine
 from octavo.errors import EngineError, RequestError
 from octavo.llm.build import Built, Progress, build
 from octavo.llm.outputs import RequestOutput, new_output
-from octavo.llm.settings import engine_config
+from octavo.llm.settings import engine_config, keywords_in_errors
 from octavo.request import SamplingParams
 from octavo.text.prompt import encode_prompt
 
@@ -30,7 +31,8 @@ class LLM:
                 print(output.outputs[0].text)
 
     Keywords are the settings of config.py (those of the command line, with underscores). Raises
-    ConfigError or ModelError. `progress(done, total)` is called while weights load. One call at a time; for concurrent callers there is `octavo serve`.
+    ConfigError or ModelError. `progress(done, total)` is called while weights load. One call at a
+    time; for concurrent callers there is `octavo serve`.
     """
 
     def __init__(
@@ -38,7 +40,17 @@ class LLM:
     ) -> None:
         if model is not None:
             settings["model"] = model
-        built = build(engine_config(settings), progress)
+        with keywords_in_errors():
+            self._begin(build(engine_config(settings), progress))
+
+    @classmethod
+    def from_config(cls, config: EngineConfig, *, progress: Progress | None = None) -> Self:
+        """As LLM(...), from settings that are put together already; errors name flags."""
+        self = cls.__new__(cls)
+        self._begin(build(config, progress))
+        return self
+
+    def _begin(self, built: Built) -> None:
         built.core.on_finished = self._note_times
         seed = built.config.device.seed
         engine = SyncEngine(built.core, built.tokenizer, built.limits, seed)
@@ -51,6 +63,15 @@ class LLM:
         """The parts: tokenizer, limits, engine core, ... Raises EngineError after `close`."""
         return self._parts[0]
 
+    @property
+    def default_sampling(self) -> SamplingParams:
+        """What a call without parameters samples with: the author's defaults, 16 tokens.
+
+        Parameters that are given replace it whole. To change a few of its fields:
+        `dataclasses.replace(llm.default_sampling, max_tokens=100)`.
+        """
+        return self.built.default_sampling
+
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
@@ -60,8 +81,9 @@ class LLM:
     ) -> list[RequestOutput]:
         """Complete prompts (text or token ids), all together; outputs in the order of the prompts.
 
-        `sampling_params`: one for all, one for each, or None for the model's own defaults. `use_tqdm`
-        shows a progress bar if standard error is a terminal. Raises RequestError before anything runs.
+        `sampling_params`: one for all, one for each, or None for `default_sampling`; what is given
+        is taken as it is, the model's defaults are not mixed in. `use_tqdm` shows a progress bar if
+        standard error is a terminal. Raises RequestError before anything runs.
         """
         texts = _as_list(prompts)
         ids = [encode_prompt(self.built.tokenizer, p, num_ids=self._num_ids) for p in texts]
@@ -77,8 +99,11 @@ class LLM:
         add_generation_prompt: bool = True,
         use_tqdm: bool = True,
     ) -> list[RequestOutput]:
-        """Answer one conversation (a list of messages with role and content) or several of them."""
-        many: Any = [messages] if messages and isinstance(messages[0], Mapping) else messages
+        """Answer one conversation (a list of messages with role and content) or several of them.
+
+        Parameters as in `generate`. Raises RequestError for a conversation without messages.
+        """
+        many: Any = [messages] if not messages or isinstance(messages[0], Mapping) else messages
         texts = [self.render(each, add_generation_prompt) for each in many]
         ids = [self.built.tokenizer.encode(text, add_special_tokens=False) for text in texts]
         return self._complete(texts, ids, sampling_params, use_tqdm)
@@ -99,6 +124,8 @@ class LLM:
 
     def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
         """The prompt that the chat template makes of a conversation. Raises RequestError."""
+        if not messages:
+            raise RequestError("messages: expected at least one message, got none", "messages")
         template = self.built.chat_template
         if template is None:
             raise RequestError(
@@ -188,11 +215,12 @@ class LLM:
     ) -> Iterator[tuple[int, TextDelta]]:
         if not self._busy.acquire(blocking=False):
             raise EngineError(
-                "this LLM is generating already; finish or close that stream first (`octavo serve` takes"
-                " concurrent callers)"
+                "this LLM is generating already; finish or close that stream first "
+                "(`octavo serve` takes concurrent callers)"
             )
         try:
-            yield from self._parts[1].generate(ids, params)
+            with keywords_in_errors():
+                yield from self._parts[1].generate(ids, params)
         finally:
             self._busy.release()
 

@@ -30,8 +30,9 @@ class CompletionOutput:
 class RequestOutput:
     """One prompt and its choices. `prompt` is None if it was given as token ids.
 
-    `prompt_logprobs` has an entry per prompt token, the first None. `num_cached_tokens`: prompt tokens whose
-    keys and values were found in the prefix cache. `metrics`: times in seconds of a monotonic clock.
+    `prompt_logprobs` has an entry per prompt token, the first None. `num_cached_tokens`: prompt
+    tokens whose keys and values were found in the prefix cache. `metrics`: times in seconds of a
+    monotonic clock, not shown by `repr`.
     """
 
     request_id: str
@@ -40,7 +41,7 @@ class RequestOutput:
     outputs: list[CompletionOutput]
     prompt_logprobs: list[TokenLogprob | None] | None = None
     num_cached_tokens: int = 0
-    metrics: RequestTimes | None = None
+    metrics: RequestTimes | None = field(default=None, repr=False)
     finished: bool = False
 
     def add(self, delta: TextDelta) -> None:

@@ -10,8 +10,11 @@ from octavo.server.context import ServingContext
 
 
 def serving_context(built: Built, config: ServerConfig) -> ServingContext:
-    """What the HTTP side is given. With log level debug the books are proved whenever the engine idles."""
-    cache = built.config.cache
+    """What the HTTP side is given.
+
+    With log level debug the books are proved whenever the engine idles.
+    """
+    cache, model = built.config.cache, built.config.model
     return ServingContext(
         engine=AsyncEngine(
             built.core,
@@ -27,6 +30,13 @@ def serving_context(built: Built, config: ServerConfig) -> ServingContext:
         api_key=config.api_key,
         default_sampling=built.default_sampling,
         root=str(built.checkpoint.path),
+        backend=(
+            built.checkpoint.fingerprint,
+            built.ops.name,  # with the instruction set
+            model.dtype,
+            model.quantization or "",
+            built.kv_size.shape.dtype,
+        ),
         cache_info={
             "block_size": str(cache.block_size),
             "num_kv_blocks": str(built.kv_size.num_blocks),

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from octavo.config import CacheConfig, DeviceConfig, EngineConfig, ModelConfig, SchedulerConfig
-from octavo.errors import ConfigError
+from octavo.errors import ConfigError, RequestError
 
+_FLAG = re.compile(r"--(?:no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: (\w+))?")
 _SECTIONS: dict[str, type[Any]] = {
     "model": ModelConfig,
     "cache": CacheConfig,
     "scheduler": SchedulerConfig,
     "device": DeviceConfig,
 }
+_FIELDS = {f.name: f for cls in _SECTIONS.values() for f in dataclasses.fields(cls)}
 
 
 def engine_config(settings: Mapping[str, Any]) -> EngineConfig:
@@ -69,8 +73,29 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
     return value
 
 
+@contextmanager
+def keywords_in_errors() -> Iterator[None]:
+    """Inside, errors name settings as keywords (max_num_seqs), not as flags (--max-num-seqs)."""
+    try:
+        yield
+    except (ConfigError, RequestError) as error:
+        error.args = (_FLAG.sub(_keyword, str(error)),)
+        raise
+
+
+def _keyword(match: re.Match[str]) -> str:
+    """'--max-num-seqs' -> 'max_num_seqs', '--device cpu' -> "device='cpu'"; others stay."""
+    field, word = _FIELDS.get(match[1].replace("-", "_")), match[2]
+    if field is None:
+        return match[0]
+    if word is None:
+        return field.name
+    is_value = word in field.metadata.get("choices", ())
+    return f"{field.name}={word!r}" if is_value else f"{field.name} {word}"
+
+
 def _unknown(name: str) -> str:
-    known = [f.name for cls in _SECTIONS.values() for f in dataclasses.fields(cls)]
+    known = list(_FIELDS)
     near = difflib.get_close_matches(name.removeprefix("--").replace("-", "_"), known, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
     return f"unknown setting {name!r}; {hint}"

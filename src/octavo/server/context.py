@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from octavo.errors import UnknownModelError
 from octavo.request import SamplingParams
@@ -20,8 +21,9 @@ class ServingContext:
     `model_names`: names in the API, the first one the canonical. `chat_template` None: the model
     has none, and chat is refused. `default_sampling` holds the model's own defaults
     (generation_config); a request's fields go over it, and its max_tokens is not used.
-    `root`: where the model came from. `drain_timeout` in seconds. `cache_info`: labels of the
-    cache_config_info metric.
+    `root`: where the model came from. `backend`: what else the tokens depend on: the model's
+    fingerprint, op set and instruction set, data types, quantisation. `drain_timeout` in seconds.
+    `cache_info`: labels of the cache_config_info metric.
     """
 
     engine: ServingEngine
@@ -33,6 +35,7 @@ class ServingContext:
     default_sampling: SamplingParams = field(default_factory=SamplingParams)
     created: int = field(default_factory=lambda: int(time.time()))
     root: str = ""
+    backend: tuple[str, ...] = ()
     max_body_bytes: int = MAX_BODY_BYTES
     drain_timeout: float = 30.0
     cache_info: dict[str, str] = field(default_factory=dict)
@@ -51,8 +54,12 @@ class ServingContext:
             f"the model `{name[:100]}` is not served here; served: {served} (see /v1/models)"
         )
 
-    @property
+    @cached_property
     def system_fingerprint(self) -> str:
-        """Changes when the version or the model does."""
-        text = f"{self.version}|{self.model_name}|{self.root}"
+        """Names what decides the tokens of a seeded request, apart from the request.
+
+        Two servers with equal fingerprints run the same version and model on the same op set and
+        instruction set, with the same data types and quantisation, so they give equal tokens.
+        """
+        text = "|".join((self.version, *self.backend))
         return "fp_" + hashlib.sha256(text.encode()).hexdigest()[:10]
