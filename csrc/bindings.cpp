@@ -270,7 +270,8 @@ void bind_attention(nb::module_& m) {
         .def("__init__", &init_attention_plan, nb::arg("row_starts"), nb::arg("context_lens"), nb::arg("tiles"),
              nb::arg("tile_starts"))
         .def_prop_ro("num_rows", &AttentionPlan::num_rows)
-        .def_prop_ro("num_seqs", &AttentionPlan::num_seqs);
+        .def_prop_ro("num_seqs", &AttentionPlan::num_seqs)
+        .def_prop_ro("num_shared_items", &AttentionPlan::num_shared_items);
     m.def("paged_attention", &run_attention, nb::arg("context"), nb::arg("plan"), nb::arg("kv"), nb::arg("layer"),
           nb::arg("num_heads"), nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("scale"), nb::arg("q"),
           nb::arg("out"));
@@ -301,6 +302,7 @@ void bind_peaks(nb::module_& m) {
 }  // namespace octavo
 
 NB_MODULE(_native, m) {
+    nb::set_leak_warnings(false);  // a process that is told to end at once does not unwind
     m.doc() = "Octavo's CPU kernels.";
     octavo::bind_context(m);
     octavo::bind_linear(m);

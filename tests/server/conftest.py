@@ -35,6 +35,7 @@ class Live:
         self._sock = bind(config)
         self.url = url_of(self._sock)
         self._server = Server(create_app(self.context), self.context, config, self.url)
+        self._is_stopping = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=asyncio.run, args=(self._main(),))
         self._thread.start()
@@ -56,7 +57,9 @@ class Live:
         await serving
 
     def begin_stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._server.stop)
+        if not self._is_stopping:  # a second call would end this process
+            self._is_stopping = True
+            self._loop.call_soon_threadsafe(self._server.stop)
 
     def close(self) -> None:
         self.http.close()

@@ -54,7 +54,8 @@ class PlainTemplate:
 
 @dataclass
 class Script:
-    """What the fake answers. `delay` seconds before each token; `fail_at`: token that fails. `paused` True: no token comes."""
+    """What the fake answers. `delay` seconds before each token; `fail_at`: token that fails.
+    `paused` True: no token comes."""
 
     text: str = "Hello there, world."
     delay: float = 0.0
@@ -94,6 +95,7 @@ class FakeEngine:
 
     async def start(self) -> None:
         self.is_running = True
+        self.stopped = asyncio.Event()
 
     async def drain(self, timeout: float) -> None:
         self.is_running = False
@@ -101,6 +103,7 @@ class FakeEngine:
         while self.open and waited < timeout:
             await asyncio.sleep(0.01)
             waited += 0.01
+        self.stopped.set()
 
     def stats(self) -> EngineStats:
         return EngineStats(
@@ -151,9 +154,9 @@ class FakeStream:
         script, params = self.engine.script, self.params
         choices = [_Choice(self, i) for i in range(params.n)]
         while any(not c.is_finished for c in choices):
-            await asyncio.sleep(script.delay)
+            await self._pause(script.delay)
             while script.paused:
-                await asyncio.sleep(0.005)
+                await self._pause(0.005)
             for choice in choices:
                 if not choice.is_finished:
                     yield choice.step()
@@ -161,6 +164,12 @@ class FakeStream:
         hook = self.engine.core.on_finished
         if hook is not None:
             hook(self._times(sum(c.num for c in choices)))
+
+    async def _pause(self, seconds: float) -> None:
+        """Raise, as a stream of AsyncEngine does, when the engine stops meanwhile."""
+        await asyncio.wait([asyncio.ensure_future(self.engine.stopped.wait())], timeout=seconds)
+        if self.engine.stopped.is_set():
+            raise EngineStoppedError("the server is shutting down")
 
     def _times(self, num_tokens: int) -> RequestTimes:
         return RequestTimes(

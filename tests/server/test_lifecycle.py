@@ -59,7 +59,9 @@ def start(delay: float) -> tuple[subprocess.Popen[bytes], str]:
     """The fake server as a process; its URL is in the line it prints."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "tests.server.run_fake", str(delay)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=env, cwd=ROOT)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=ROOT
+    )
     assert process.stdout is not None
     line = process.stdout.readline().decode()
     return process, line.split(" at ")[1].split("/v1")[0]
@@ -83,16 +85,42 @@ def test_one_signal_drains_and_exits_with_zero(number):
         assert process.wait(10) == 0
 
 
-def test_a_second_signal_does_not_wait():
+def test_a_second_signal_does_not_wait_and_streams_end_in_an_error():
     process, url = start(30.0)
     with (
         process,
-        httpx.stream("POST", url + "/v1/completions", json={"prompt": "a", "stream": True}),
+        httpx.stream(
+            "POST", url + "/v1/completions", json={"prompt": "a", "stream": True}
+        ) as answer,
     ):
         process.send_signal(signal.SIGTERM)
         wait_for(lambda: httpx.get(url + "/health").status_code == 503)
         process.send_signal(signal.SIGTERM)
+        answer.read()
+        (event,) = events(answer)
+        assert event["error"]["code"] == "engine_stopped"
         assert process.wait(20) == 1  # one signal would wait for the token, 30 s
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_a_second_signal_does_not_wait_for_a_client_that_reads_nothing():
+    process, url = start(0.0)
+    port = int(url.rsplit(":", 1)[1])
+    body = b'{"prompt": "a", "stream": true, "max_tokens": 4000, "n": 32, "ignore_eos": true}'
+    head = (
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    with process, socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(head.encode() + body)
+        client.recv(100)
+        process.send_signal(signal.SIGINT)
+        wait_for(lambda: httpx.get(url + "/health").status_code == 503)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 1
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
 
 
 def test_a_port_in_use_is_a_clear_error():

@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
+from typing import NoReturn
 
 import uvicorn
 from fastapi import FastAPI
@@ -24,10 +27,13 @@ log = logging.getLogger("octavo.server")
 BACKLOG = 2048
 
 KEEP_ALIVE_SECONDS = 30
-"""Longer than clients keep idle connections (httpx: 5), so that a request never meets a closing one."""
+"""Longer than clients keep idle connections (httpx: 5): no request meets a closing one."""
 
 FLUSH_SECONDS = 5
 """How long connections may take to read what is left once the engine has drained."""
+
+LAST_WORDS_SECONDS = 1
+"""The same after a second signal, for the event that tells a stream that it was cut off."""
 
 
 def bind(config: ServerConfig) -> socket.socket:
@@ -68,7 +74,10 @@ def url_of(sock: socket.socket) -> str:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with signals that drain: new requests get 503 while running ones end."""
+    """uvicorn's server, with signals that drain: new requests get 503 while running ones end.
+
+    A second signal ends the process with status 1, once every stream has got an error.
+    """
 
     def __init__(self, app: FastAPI, ctx: ServingContext, config: ServerConfig, url: str) -> None:
         debug = config.log_level == "debug"
@@ -89,13 +98,15 @@ class Server(uvicorn.Server):
         self._ctx = ctx
         self._url = url
         self._drain: asyncio.Task[None] | None = None
+        self._cut: asyncio.Task[None] | None = None
+        self._last_drain: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say where."""
         await super().startup(sockets)
         if self.started:
             name = self._ctx.model_name
-            print(f"Serving {name} at {self._url}/v1 (reference: {self._url}/docs)", flush=True)
+            print(f"Serving {name} at {self._url}/v1 (docs: {self._url}/docs)", flush=True)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -114,13 +125,15 @@ class Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        """Drain; when called again, exit now. To be called in the event loop."""
-        if self._drain is not None:
-            self.config.timeout_graceful_shutdown = 0
-            self.should_exit = self.force_exit = True
-            return
-        self._app.state.is_draining = True
-        self._drain = asyncio.get_running_loop().create_task(self._finish())
+        """Drain; when called again, cut off what runs and exit. To be called in the event loop."""
+        loop = asyncio.get_running_loop()
+        if self._drain is None:
+            self._app.state.is_draining = True
+            self._drain = loop.create_task(self._finish())
+        elif self._cut is None:
+            self._cut = loop.create_task(self._cut_off())
+        else:
+            _exit_now()
 
     async def _finish(self) -> None:
         running = self._ctx.engine.stats().num_requests_running
@@ -131,15 +144,31 @@ class Server(uvicorn.Server):
         finally:
             self.should_exit = True
 
+    async def _cut_off(self) -> None:
+        """Fail all streams, let their clients read that, and exit."""
+        log.info("stopping now: what runs is cut off")
+        # Not awaited: it fails the streams at once, but then may wait for a long step.
+        self._last_drain = asyncio.get_running_loop().create_task(self._ctx.engine.drain(0.0))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                while self.server_state.tasks:
+                    await asyncio.sleep(0.01)
+        _exit_now()
+
+
+def _exit_now() -> NoReturn:
+    """Exit with status 1, whatever threads and kernels still do; unwinding would wait for them."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(1)
+
 
 def serve(ctx: ServingContext, config: ServerConfig, sock: socket.socket | None = None) -> None:
-    """Serve until a signal; returns after a clean end. Raises SystemExit(1) after a second signal,
-    which cuts off what still runs.
+    """Serve until a signal; returns after a clean end. A second signal ends the process.
 
     `sock`: a socket from `bind`, for callers that take the port before they load the model.
     """
     sock = sock or bind(config)
     server = Server(create_app(ctx), ctx, config, url_of(sock))
     server.run(sockets=[sock])
-    if server.force_exit:
-        raise SystemExit(1)
