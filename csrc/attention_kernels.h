@@ -36,7 +36,11 @@ struct AttentionTask {
     int64_t next_head;    // elements from the keys to those that the next task will read in the same tiles; 0: none
     const int32_t* tiles; // of the sequence, from position 0
     int part_begin, part_end;  // partitions to do
-    float* partials;     // null: fold and write `out`; else each partition's result goes here (partial_floats)
+    const int32_t* query_rows;  // null: queries follow each other; else query i is this many row_strides from q, and
+                                // all of them see the whole of the partitions
+    const int64_t* results;     // null: fold and write `out`; else for each partition the row of `partials` where its
+                                // result goes (its first row; the others follow)
+    float* partials;            // rows of partial_stride floats
 };
 
 static inline int padded_head_dim(int head_dim) { return (head_dim + 15) / 16 * 16; }
@@ -51,7 +55,7 @@ static inline int64_t attention_scratch_floats(int rows, int head_dim) {
 struct AttentionKernels {
     void (*attend_f16)(const AttentionTask& task, float* scratch);
     void (*attend_f32)(const AttentionTask& task, float* scratch);
-    // Folds the partials of a whole task (part_begin = 0; overwrites them) and writes its `out`.
+    // Folds the partial results of a whole task (part_begin = 0; overwrites them) and writes its `out`.
     void (*merge)(const AttentionTask& task);
 };
 

@@ -277,6 +277,27 @@ OCTAVO_INLINE Reg reg_load8(const T* p) {
 }
 #endif
 
+// Four columns of a, b, c, d become four rows of `to`.
+OCTAVO_INLINE void transpose4(const float* a, const float* b, const float* c, const float* d, float* to,
+                              int64_t stride) {
+#if OCTAVO_ISA_LEVEL >= 1
+    __m128 r0 = _mm_loadu_ps(a), r1 = _mm_loadu_ps(b), r2 = _mm_loadu_ps(c), r3 = _mm_loadu_ps(d);
+    _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+    _mm_storeu_ps(to, r0);
+    _mm_storeu_ps(to + stride, r1);
+    _mm_storeu_ps(to + 2 * stride, r2);
+    _mm_storeu_ps(to + 3 * stride, r3);
+#else
+    for (int i = 0; i < 4; ++i) {
+        float* row = to + i * stride;
+        row[0] = a[i];
+        row[1] = b[i];
+        row[2] = c[i];
+        row[3] = d[i];
+    }
+#endif
+}
+
 // ---- the same for all ---------------------------------------------------------------------------
 
 OCTAVO_INLINE void store_as(float* p, V16 a) { store(p, a); }
@@ -301,13 +322,10 @@ OCTAVO_INLINE float max_lanes(V16 a) {
     return x[0];
 }
 
-// e^x within about 1 unit in the last place. Zero below -87.33 (where the result would leave the
-// normal numbers), infinity above 88.722, NaN for NaN.
-// n = round(x / ln 2), r = x - n ln 2 in two steps, then a minimax polynomial for e^r on |r| <= ln 2 / 2
-// (degree 6, fitted for relative error 3e-9), and n enters the exponent.
-OCTAVO_INLINE V16 exp_(V16 x) {
-    const V16 lowest = set1(-87.33f), highest = set1(88.722f), magic = set1(12582912.0f);
-    const V16 c = min_(highest, max_(lowest, x));
+// What exp_ does between its limits: n = round(x / ln 2), r = x - n ln 2 in two steps, then a minimax polynomial for
+// e^r on |r| <= ln 2 / 2 (degree 6, fitted for relative error 3e-9), and n enters the exponent.
+OCTAVO_INLINE V16 exp_inner(V16 c) {
+    const V16 magic = set1(12582912.0f);
     const V16 t = fma(c, set1(1.44269504f), magic);
     const V16 n = sub(t, magic);
     V16 r = fma(n, set1(-0.693359375f), c);
@@ -318,8 +336,23 @@ OCTAVO_INLINE V16 exp_(V16 x) {
     p = fma(p, r, set1(0x1.555490p-3f));
     p = fma(p, r, set1(0x1.fffffcp-2f));
     p = add(fma(p, mul(r, r), r), set1(1.0f));
-    const V16 y = pow2_mul(p, t);
+    return pow2_mul(p, t);
+}
+
+constexpr float kExpLowest = -87.33f, kExpHighest = 88.722f;
+
+// e^x within about 1 unit in the last place. Zero below -87.33 (where the result would leave the
+// normal numbers), infinity above 88.722, NaN for NaN.
+OCTAVO_INLINE V16 exp_(V16 x) {
+    const V16 lowest = set1(kExpLowest), highest = set1(kExpHighest);
+    const V16 y = exp_inner(min_(highest, max_(lowest, x)));
     return less(x, lowest, zero(), less(highest, x, set1(kInf), y));
+}
+
+// The same for x of 0 or less and for NaN; for others any number.
+OCTAVO_INLINE V16 exp_nonpositive(V16 x) {
+    const V16 lowest = set1(kExpLowest);
+    return less(x, lowest, zero(), exp_inner(max_(lowest, x)));
 }
 
 OCTAVO_INLINE float exp_(float x) {

@@ -54,6 +54,9 @@ class AttentionPlan:
     def num_rows(self) -> int: ...
     @property
     def num_seqs(self) -> int: ...
+    @property
+    def num_shared_items(self) -> int:
+        """Pieces of work that served several sequences at once, in the calls made so far."""
 
 def paged_attention(
     context: Context,

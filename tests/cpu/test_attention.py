@@ -116,6 +116,16 @@ def test_schedule_batch_threads_and_tiles_change_no_bit(isa, dtype, shape):
             assert_same(run(CpuOps(threads, isa), memory, steps), expected)
 
 
+@dtypes
+@shapes
+@pytest.mark.skipif("avx512" not in AVAILABLE, reason="this machine has no AVX-512")
+def test_avx2_and_avx512_give_the_same_bits(dtype, shape):
+    seqs = make_seqs(shape)
+    memories = [Memory(seqs, shape, dtype) for _ in range(2)]
+    narrow = run(CpuOps(2, "avx2"), memories[0], chunked(LENGTHS, 50))
+    assert_same(run(CpuOps(2, "avx512"), memories[1], chunked(LENGTHS, 50)), narrow)
+
+
 @isas
 @pytest.mark.parametrize("num_seqs", [1, 4])
 def test_split_context_changes_no_bit(isa, num_seqs):

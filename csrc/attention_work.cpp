@@ -1,0 +1,217 @@
+#include <algorithm>
+
+#include "attention.h"
+#include "attention_kernels.h"
+#include "attention_share.h"
+
+namespace octavo {
+namespace {
+
+// Rows of a unit: enough that a loaded key or value is used many times, few enough that their scores stay in cache.
+constexpr int kUnitRows = 24;
+
+// Rows of a shared item: the scores of so many fit in the first-level cache beside the tiles. What is more goes to the
+// next item, which finds the tiles in the second.
+constexpr int kSharedRows = 12;
+
+// Query rows times tokens below which other threads are not woken.
+constexpr int64_t kAloneBelow = 1000;
+
+// Rows of partial results below which one thread merges them all, and of a chunk where several do.
+constexpr int64_t kMergeAloneBelow = 1000, kMergeChunk = 250;
+
+class WorkMaker {
+public:
+    WorkMaker(const AttentionPlan& plan, int num_heads, int num_kv_heads, int num_threads)
+        : plan_(plan),
+          num_kv_heads_(num_kv_heads),
+          group_(num_heads / num_kv_heads),
+          queries_per_unit_(std::max(1, kUnitRows / group_)) {
+        work_.num_threads = num_threads;
+    }
+
+    AttentionWork make() {
+        std::vector<ShareCandidate> candidates;
+        for (int s = 0; s < plan_.num_seqs(); ++s) add_units(s, candidates);
+        for (const SharedPart& part : find_shared_parts(std::move(candidates))) add_shared_items(part);
+        add_own_items();
+        order_items();
+        cut_chunks();
+        cut_merges();
+        return std::move(work_);
+    }
+
+private:
+    struct Planned {
+        AttentionItem item;
+        int64_t cost, rank;  // query rows times tokens; items of high rank go first
+    };
+
+    // Sequences with few rows may share: units that are full use what they load often enough alone.
+    void add_units(int seq, std::vector<ShareCandidate>& candidates) {
+        const int32_t rows = plan_.rows_of(seq), start = plan_.context_of(seq) - rows;
+        first_unit_.push_back(static_cast<int32_t>(work_.units.size()));
+        if (rows > 0 && rows <= queries_per_unit_ && start + 1 >= kPartition) {
+            candidates.push_back({seq, plan_.tiles_of(seq), (start + 1) / kPartition});
+        }
+        for (int32_t i = 0; i < rows; i += queries_per_unit_) {
+            const int32_t n = std::min<int32_t>(queries_per_unit_, rows - i);
+            const int32_t num_parts = (start + i + n - 1) / kPartition + 1;
+            for (int32_t head = 0; head < num_kv_heads_; ++head) {
+                work_.units.push_back({seq, plan_.first_row_of(seq) + i, n, start + i, head, num_parts,
+                                       /*num_shared=*/0, /*results=*/-1});
+            }
+        }
+    }
+
+    AttentionUnit& unit_of(const ShareCandidate& member, int32_t head) {
+        return work_.units[static_cast<size_t>(first_unit_[static_cast<size_t>(member.seq)] + head)];
+    }
+
+    int64_t rows_of(const AttentionUnit& u) const { return static_cast<int64_t>(u.num_queries) * group_; }
+
+    int64_t take_partial_rows(int64_t rows) {
+        const int64_t first = work_.partial_rows;
+        work_.partial_rows += rows;
+        return first;
+    }
+
+    // The unit leaves partial results, to be merged.
+    void keep_results(AttentionUnit& u) {
+        if (u.results >= 0) return;
+        u.results = static_cast<int64_t>(work_.results.size());
+        work_.results.resize(work_.results.size() + static_cast<size_t>(u.num_parts));
+        work_.merged_units.push_back(static_cast<int32_t>(&u - work_.units.data()));
+    }
+
+    // Members in runs of the same size, about: of kSharedRows rows and at least two members. Gives where they end.
+    std::vector<size_t> cut_members(const std::vector<ShareCandidate>& members) const {
+        int64_t queries = 0, taken = 0, per_run = kSharedRows / group_;
+        for (const ShareCandidate& m : members) {
+            queries += plan_.rows_of(m.seq);
+            per_run = std::max<int64_t>(per_run, 2 * plan_.rows_of(m.seq));
+        }
+        const int64_t num_runs = std::max<int64_t>(1, queries / per_run);
+        std::vector<size_t> ends;
+        for (size_t i = 0; i < members.size(); ++i) {
+            taken += plan_.rows_of(members[i].seq);
+            if (taken * num_runs >= static_cast<int64_t>(ends.size() + 1) * queries) ends.push_back(i + 1);
+        }
+        return ends;
+    }
+
+    void add_shared_items(const SharedPart& part) {
+        const std::vector<size_t> ends = cut_members(part.members);
+        const size_t first_item = work_.shared_items.size();
+        int64_t largest = 0;
+        for (int32_t head = 0; head < num_kv_heads_; ++head) {
+            size_t begin = 0;
+            int32_t first_query = head == 0 ? static_cast<int32_t>(work_.shared_queries.size())
+                                            : work_.shared_items[first_item].first_query;
+            for (const size_t end : ends) {
+                SharedItem item{part.members[begin].seq, part.part, head, first_query, /*num_queries=*/0,
+                                end == part.members.size(), work_.partial_rows};
+                for (; begin < end; ++begin) add_member(item, part.members[begin]);
+                first_query += item.num_queries;
+                largest = std::max(largest, static_cast<int64_t>(item.num_queries) * group_);
+                work_.shared_items.push_back(item);
+            }
+        }
+        // Of one rank, so that they stay together: each finds the tiles where the one before left them.
+        for (size_t i = first_item; i < work_.shared_items.size(); ++i) {
+            const int64_t rows = static_cast<int64_t>(work_.shared_items[i].num_queries) * group_;
+            planned_.push_back({{static_cast<int32_t>(i), -1, part.part, part.part + 1}, rows * kPartition,
+                                largest * kPartition});
+        }
+        work_.max_rows = std::max(work_.max_rows, static_cast<int32_t>(largest));
+    }
+
+    void add_member(SharedItem& item, const ShareCandidate& member) {
+        AttentionUnit& u = unit_of(member, item.kv_head);
+        keep_results(u);
+        work_.results[static_cast<size_t>(u.results + item.part)] = take_partial_rows(rows_of(u));
+        u.num_shared = std::max(u.num_shared, item.part + 1);
+        item.num_queries += u.num_queries;
+        if (item.kv_head > 0) return;  // the same queries for all heads
+        for (int32_t i = 0; i < u.num_queries; ++i) work_.shared_queries.push_back(u.first_row + i);
+    }
+
+    // Of partitions begin .. end.
+    int64_t cost(const AttentionUnit& u, int32_t begin, int32_t end) const {
+        const int64_t first = static_cast<int64_t>(begin) * kPartition;
+        const int64_t last = std::min<int64_t>(static_cast<int64_t>(end) * kPartition,
+                                               static_cast<int64_t>(u.first_position) + u.num_queries);
+        return rows_of(u) * std::max<int64_t>(last - first, 0);
+    }
+
+    void add_own_items() {
+        int64_t total = 0;
+        for (const Planned& p : planned_) total += p.cost;
+        for (const AttentionUnit& u : work_.units) total += cost(u, u.num_shared, u.num_parts);
+        const bool alone = work_.num_threads == 1 || total < kAloneBelow;
+        most_ = alone ? 2 * total : total / (4 * work_.num_threads);
+        for (size_t i = 0; i < work_.units.size(); ++i) add_own_items(static_cast<int32_t>(i));
+    }
+
+    void add_own_items(int32_t id) {
+        AttentionUnit& u = work_.units[static_cast<size_t>(id)];
+        const int32_t begin = u.num_shared, end = u.num_parts;
+        work_.max_rows = std::max(work_.max_rows, static_cast<int32_t>(rows_of(u)));
+        const int64_t whole = cost(u, begin, end);
+        const bool split = end - begin > 1 && whole > most_;
+        if (split) keep_results(u);
+        for (int32_t part = begin; u.results >= 0 && part < end; ++part) {
+            work_.results[static_cast<size_t>(u.results + part)] = take_partial_rows(rows_of(u));
+        }
+        if (!split && begin < end) planned_.push_back({{-1, id, begin, end}, whole, whole});
+        for (int32_t part = begin; split && part < end; ++part) {
+            const int64_t c = cost(u, part, part + 1);
+            planned_.push_back({{-1, id, part, part + 1}, c, c});
+        }
+    }
+
+    void order_items() {
+        std::stable_sort(planned_.begin(), planned_.end(),
+                         [](const Planned& a, const Planned& b) { return a.rank > b.rank; });
+        for (const Planned& p : planned_) work_.items.push_back(p.item);
+    }
+
+    void cut_chunks() {
+        int64_t sum = 0;
+        work_.chunks.push_back(0);
+        for (size_t i = 0; i < planned_.size(); ++i) {
+            sum += planned_[i].cost;
+            if (2 * sum <= most_ && i + 1 < planned_.size()) continue;
+            work_.chunks.push_back(static_cast<int64_t>(i) + 1);
+            sum = 0;
+        }
+    }
+
+    void cut_merges() {
+        const int64_t chunk = work_.partial_rows < kMergeAloneBelow ? kMergeAloneBelow : kMergeChunk;
+        int64_t sum = 0;
+        work_.merge_chunks.push_back(0);
+        for (size_t i = 0; i < work_.merged_units.size(); ++i) {
+            const AttentionUnit& u = work_.units[static_cast<size_t>(work_.merged_units[i])];
+            sum += rows_of(u) * u.num_parts;
+            if (sum < chunk && i + 1 < work_.merged_units.size()) continue;
+            work_.merge_chunks.push_back(static_cast<int64_t>(i) + 1);
+            sum = 0;
+        }
+    }
+
+    const AttentionPlan& plan_;
+    const int num_kv_heads_, group_, queries_per_unit_;
+    AttentionWork work_;
+    std::vector<int32_t> first_unit_;  // of each sequence
+    std::vector<Planned> planned_;
+    int64_t most_ = 0;  // what one chunk should cost at most
+};
+
+}  // namespace
+
+AttentionWork make_attention_work(const AttentionPlan& plan, int num_heads, int num_kv_heads, int num_threads) {
+    return WorkMaker(plan, num_heads, num_kv_heads, num_threads).make();
+}
+
+}  // namespace octavo
