@@ -87,7 +87,7 @@ def _token_ids(param: str, value: Any) -> tuple[int, ...]:
 
 
 def _biases(value: Any) -> tuple[tuple[int, float], ...]:
-    """None, a mapping (JSON's string keys too) or pairs of token id and bias -> pairs, by token id."""
+    """None, a mapping (JSON's string keys too) or pairs of token id and bias -> sorted pairs."""
     param = "logit_bias"
     items = value.items() if isinstance(value, Mapping) else value
     pairs: dict[int, float] = {}
@@ -109,14 +109,22 @@ def _biases(value: Any) -> tuple[tuple[int, float], ...]:
 class SamplingParams:
     """How to choose the tokens of one request. Names and defaults follow the OpenAI API and vLLM.
 
-    `max_tokens` None means: up to the model's context length. `top_k` 0 or -1 and `min_p` 0 switch
-    the filter off. `logprobs` is the number of alternatives beside the chosen token (0 = the chosen
-    one alone, None = none at all); `prompt_logprobs` the same for the prompt's own tokens.
-    `seed` None lets the engine draw one; the same seed gives the same tokens. Temperatures below
-    1e-5 mean greedy. `max_tokens` 0 computes the prompt alone (for its log-probabilities).
+    `max_tokens`: most tokens to generate, 16 as in the API's completions (the command line has no
+    such limit); None means up to the model's context length, 0 computes the prompt alone (for its
+    log-probabilities). `min_tokens`: before so many tokens nothing ends the output.
+    `temperature` divides the logits; below 1e-5 the most likely token is always taken. `top_k` 0 or
+    -1, `top_p` 1 and `min_p` 0 switch the filter off. `seed` None lets the engine draw one; the
+    same seed gives the same tokens. `n`: choices for each prompt.
 
-    Lists are taken for tuples, one string for `stop`, a map for `logit_bias`, None for an empty one of
-    these. Raises RequestError naming the field that is out of its range.
+    `logprobs` is the number of alternatives beside the chosen token (0 = the chosen one alone,
+    None = none at all); `prompt_logprobs` the same for the prompt's own tokens. `stop` and
+    `stop_token_ids` end an output. `presence_penalty` is subtracted from the logit of tokens that
+    the output contains, `frequency_penalty` once for each time; `repetition_penalty` above 1 makes
+    tokens of prompt and output less likely. `logit_bias`: token id to what is added to its logit.
+
+    The values are taken as they are: a model's own defaults are in `LLM.default_sampling`.
+    Lists are taken for tuples, one string for `stop`, a map for `logit_bias`, None for an empty one
+    of these. Raises RequestError naming the field that is out of its range.
     """
 
     max_tokens: int | None = 16

@@ -8,9 +8,12 @@ from importlib.resources import files
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from octavo.request import TokenLogprob
+from octavo.request import SamplingParams, TokenLogprob
 from octavo.sched.plan import ScheduledSeq, StepPlan
+from octavo.server.context import ServingContext
 from octavo.server.logprobs import LOWEST, CompletionLogprobWriter, TokenTexts, chat_logprobs
+from octavo.server.params import DEFAULT_COMPLETION_TOKENS
+from octavo.server.requests import CompletionRequest
 from tests.server.fake_engine import ByteTokenizer, FakeEngine
 
 
@@ -28,7 +31,7 @@ def test_metrics_read_the_engine(live):
     assert seen["octavo_kv_cache_usage_perc",] == 0.25
     states = {state: seen["octavo_kv_blocks", state] for state in ("used", "cached", "free")}
     assert states == {"used": 16, "cached": 8, "free": 40}
-    assert seen["octavo_kv_blocks_total",] == sum(states.values())
+    assert seen["octavo_num_kv_blocks",] == sum(states.values())
     assert seen["octavo_prefix_cache_hits_total",] == 48
     assert seen["octavo_num_requests_running",] == 0
 
@@ -116,13 +119,70 @@ def test_the_schema_covers_every_endpoint(live):
     )
     schemas = spec["components"]["schemas"]
     wanted = set(re.findall(r'"#/components/schemas/(\w+)"', httpx.Response(200, json=spec).text))
-    assert wanted <= set(schemas)
+    assert wanted == set(schemas), "a schema that is not there, or that nothing refers to"
+    assert {"200", "400", "401", "500"} <= set(
+        spec["paths"]["/v1/completions"]["post"]["responses"]
+    )
+    assert "422" not in httpx.Response(200, json=spec["paths"]).text
     body = schemas["CompletionRequest"]
     assert body["required"] == ["prompt"]
     assert body["additionalProperties"] is False
     assert {"temperature", "logit_bias", "stop", "echo"} <= set(body["properties"])
     assert schemas["ChatMessage"]["required"] == ["role", "content"]
     assert "prompt_tokens_details" in schemas["Usage"]["properties"]
+
+
+def test_every_field_of_a_body_is_described_and_has_a_default_or_is_required(live):
+    schemas = live.http.get("/openapi.json").json()["components"]["schemas"]
+    for kind in ("CompletionRequest", "ChatCompletionRequest", "TokenizeRequest", "ChatMessage"):
+        for name, field in schemas[kind]["properties"].items():
+            assert field["description"], (kind, name)
+            free = {"user", "prompt", "messages", "name"}  # without these nothing is taken
+            has_default = {"default", "x-default"} & set(field)
+            assert has_default or name in free | set(schemas[kind].get("required", ())), (
+                kind,
+                name,
+            )
+    fields = schemas["CompletionRequest"]["properties"]
+    assert fields["n"]["default"] == 1
+    assert fields["temperature"]["x-default"] == "the model's own, else 1"
+
+
+def test_the_defaults_in_the_schema_are_those_of_a_request():
+    defaults = SamplingParams()
+    for name, field in CompletionRequest.model_json_schema()["properties"].items():
+        words = field.get("x-default", "")
+        if name in SamplingParams.__dataclass_fields__ and name != "max_tokens":
+            said = words.rsplit(" ", 1)[1] if words.startswith("the model's own") else ""
+            expected = float(said) if said else field.get("default")
+            value = getattr(defaults, name)
+            if name in ("seed", "logprobs"):
+                assert value is None
+            else:
+                assert (expected or 0) == (value or 0), name
+    assert (
+        f"completions: {DEFAULT_COMPLETION_TOKENS};"
+        in (CompletionRequest.model_json_schema()["properties"]["max_tokens"]["x-default"])
+    )
+
+
+def test_the_fingerprint_tells_backends_apart():
+    def fingerprint(*backend: str, version: str = "1") -> str:
+        context = ServingContext(
+            engine=FakeEngine(), tokenizer=ByteTokenizer(), model_names=("m",), version=version,
+            root="/any/where", backend=backend,
+        )  # fmt: skip
+        return context.system_fingerprint
+
+    one = fingerprint("model", "cpu-avx2", "auto", "", "float16")
+    assert one == fingerprint("model", "cpu-avx2", "auto", "", "float16")
+    others = {
+        fingerprint("model", "cpu-avx512", "auto", "", "float16"),
+        fingerprint("model", "cpu-avx2", "auto", "q8", "float16"),
+        fingerprint("model", "cpu-avx2", "auto", "", "float32"),
+        fingerprint("model", "cpu-avx2", "auto", "", "float16", version="2"),
+    }
+    assert len(others | {one}) == 5
 
 
 def test_the_docs_page_needs_nothing_from_elsewhere(live):

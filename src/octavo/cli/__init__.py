@@ -1,4 +1,4 @@
-"""The command line: `octavo serve | generate | chat | pull`."""
+"""The command line: `octavo serve | generate | chat | pull | bench`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from octavo.errors import ConfigError, OctavoError
 
 
 def main() -> None:
-    """Entry point. Exit code 2 for a setting that cannot work, 1 for other errors, 130 for Ctrl-C."""
+    """Entry point. Exit code 2: a setting that cannot work; 1: other errors; 130: Ctrl-C."""
     from octavo.cli.app import app
 
     try:

@@ -37,8 +37,8 @@ def serve(settings: dict[str, Any]) -> None:
 class _Door:
     """Takes the port and imports the HTTP side in a thread, while the main one loads the model.
 
-    Not the other way round: the main thread is the one that Ctrl-C reaches, and kernels must not run while
-    the interpreter ends.
+    Not the other way round: the main thread is the one that Ctrl-C reaches, and kernels must not
+    run while the interpreter ends.
     """
 
     def __init__(self, config: ServerConfig) -> None:

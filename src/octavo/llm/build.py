@@ -1,4 +1,4 @@
-"""The composition root: the one place where an engine is wired to a runner, a model and its files."""
+"""The composition root: the one place where an engine meets a runner, a model and its files."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ from octavo.server.params import chat_params, completion_params
 from octavo.server.parse import parse_body, read_body
 from octavo.server.prompts import encode_chat, encode_prompts
 from octavo.server.requests import ChatCompletionRequest, CompletionRequest, SamplingFields
-from octavo.server.responses import ChatCompletion, Completion
+from octavo.server.responses import ChatCompletion, ChatCompletionChunk, Completion
 
 log = logging.getLogger("octavo.server")
 router = APIRouter(prefix="/v1", tags=["generate"])
 
 
-@router.post("/completions", **operation(CompletionRequest, Completion, streams=True))
+@router.post("/completions", **operation(CompletionRequest, Completion, Completion))
 async def completions(request: Request) -> Response:
     """Continue one prompt or several."""
     ctx = _admit(request)
@@ -55,7 +55,10 @@ async def completions(request: Request) -> Response:
     return await answer(request, body, writer, await _start(ctx, body, prompts, params, name), name)
 
 
-@router.post("/chat/completions", **operation(ChatCompletionRequest, ChatCompletion, streams=True))
+@router.post(
+    "/chat/completions",
+    **operation(ChatCompletionRequest, ChatCompletion, ChatCompletionChunk),
+)
 async def chat_completions(request: Request) -> Response:
     """Answer a conversation."""
     ctx = _admit(request)

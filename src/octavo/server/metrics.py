@@ -41,7 +41,7 @@ class EngineCollector(Collector):
             yield metric
         blocks = GaugeMetricFamily(
             PREFIX + "kv_blocks",
-            "KV blocks by state: used by requests, cached for later ones, free; together the pool",
+            "KV blocks by state: used by requests, cached for later ones, free",
             labels=["model_name", "state"],
         )
         for state, field in BLOCK_STATES.items():
@@ -49,7 +49,7 @@ class EngineCollector(Collector):
         yield blocks
         usage = GaugeMetricFamily(
             PREFIX + "kv_cache_usage_perc",
-            "share of the KV blocks that requests use, 0 to 1; cached blocks count as not used",
+            "share of the KV blocks that requests use, 0 to 1; cached blocks are not in use",
             labels=["model_name"],
         )
         usage.add_metric([self._model], stats.num_blocks_used / max(stats.num_blocks_total, 1))

@@ -41,7 +41,9 @@ _ERRORS = {
     "401": "a missing or wrong API key",
     "404": "no such model",
     "413": "the body is too large",
+    "415": "the body is not declared as JSON",
     "429": "too many requests wait; see Retry-After",
+    "500": "the request failed while it ran; others go on",
     "503": "the server is shutting down; see Retry-After",
 }
 
@@ -51,12 +53,17 @@ def _json(kind: type) -> dict[str, Any]:
 
 
 def operation(
-    body: type[Body] | None, answer: type[msgspec.Struct], streams: bool = False
+    body: type[Body] | None,
+    answer: type[msgspec.Struct],
+    chunk: type[msgspec.Struct] | None = None,
 ) -> dict[str, Any]:
-    """Arguments of a route decorator that document its body and answers."""
+    """Arguments of a route decorator that document its body and answers.
+
+    `chunk`: the data of one event, where the answer can be a stream.
+    """
     content = _json(answer)
-    if streams:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+    if chunk is not None:
+        content["text/event-stream"] = _json(chunk)["application/json"]
     codes = _ERRORS if body is not None else {"401": _ERRORS["401"]}
     responses: dict[int | str, dict[str, Any]] = {
         code: {"description": text, "content": _json(ErrorBody)} for code, text in codes.items()
@@ -76,7 +83,10 @@ def install_schema(app: FastAPI) -> None:
             made = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes
             )
-            schemas = made.setdefault("components", {}).setdefault("schemas", {})
+            for path in made["paths"].values():
+                for verb in path.values():
+                    verb["responses"].pop("422", None)  # FastAPI's own, which is never sent
+            schemas = made["components"]["schemas"] = {}
             _, bodies = models_json_schema(
                 [(body, "validation") for body in _BODIES], ref_template=_REF + "{model}"
             )

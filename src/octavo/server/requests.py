@@ -10,10 +10,27 @@ from pydantic import BaseModel, ConfigDict, Field
 from octavo.server.fields import ContentField, LogitBiasField, PromptField, StopField
 
 INT64 = 2**63
+MODELS_OWN = "the model's own, else {}"
 
 
 def _closed(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = False
+
+
+def about(description: str, default: Any = None, *, words: str = "", empty: Any = None) -> Any:
+    """A field that may be left out. `default`, as JSON, or `words` say what is taken then.
+
+    `empty` is its value in Python when left out.
+    """
+
+    def described(schema: dict[str, Any]) -> None:
+        schema.pop("default", None)
+        if default is not None:
+            schema["default"] = default
+        if words:
+            schema["x-default"] = words
+
+    return Field(empty, description=description, json_schema_extra=described)
 
 
 class Body(BaseModel):
@@ -27,98 +44,166 @@ class Body(BaseModel):
 class StreamOptions(Body):
     """How to stream."""
 
-    include_usage: bool | None = Field(None, description="end with a chunk that holds the usage")
-    continuous_usage_stats: bool | None = Field(None, description="usage so far in every chunk")
+    include_usage: bool | None = about("end with a chunk that holds the token counts", False)
+    continuous_usage_stats: bool | None = about(
+        "put the token counts so far into every chunk (with include_usage)", False
+    )
 
 
 class SamplingFields(Body):
     """What completions and chat completions share."""
 
-    model: str | None = Field(None, description="a served model's name (default: the served one)")
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="the newer name of max_tokens"
+    model: str | None = about(
+        "name of the model, one of /v1/models", words="the one that is served"
     )
-    min_tokens: Annotated[int, Field(ge=0)] | None = None
-    temperature: Annotated[float, Field(ge=0)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1)] | None = Field(None, description="0 or -1: off")
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    seed: Annotated[int, Field(ge=-INT64, lt=2 * INT64)] | None = None
-    n: Annotated[int, Field(ge=1, le=128)] | None = Field(None, description="choices per prompt")
-    stop: StopField = Field((), description="texts that end a choice")
-    stop_token_ids: list[Annotated[int, Field(ge=0)]] | None = None
-    include_stop_str_in_output: bool | None = None
-    ignore_eos: bool | None = Field(None, description="go on after the end-of-sequence token")
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0)] | None = None
-    logit_bias: LogitBiasField = ()
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    skip_special_tokens: bool | None = Field(None, description="leave special tokens out of texts")
-    add_special_tokens: bool | None = Field(None, description="let the tokenizer add BOS or EOS")
-    return_token_ids: bool | None = Field(None, description="add token_ids, prompt_token_ids")
-    return_tokens: bool | None = Field(None, description="the same as return_token_ids")
-    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = Field(
-        None, description="lower runs first (--scheduling-policy priority)"
+    max_tokens: Annotated[int, Field(ge=0)] | None = about(
+        "most tokens to generate for each choice; prompt and output must fit the context",
+        words="completions: 16; chat: up to the end of the context",
     )
-    cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
-        None, description="keeps the request's KV blocks apart from those of other salts"
+    max_completion_tokens: Annotated[int, Field(ge=0)] | None = about(
+        "another name of max_tokens, OpenAI's newer one", words="as max_tokens"
     )
-    user: str | None = Field(None, description="a label of yours; it goes to the debug log")
+    min_tokens: Annotated[int, Field(ge=0)] | None = about(
+        "tokens to generate before an end-of-text token, stop text or stop token may end a choice",
+        0,
+    )
+    temperature: Annotated[float, Field(ge=0)] | None = about(
+        "randomness: logits are divided by it; 0 always takes the most likely token",
+        words=MODELS_OWN.format("1"),
+    )
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = about(
+        "sample only from the most likely tokens whose probabilities add up to this; 1: from all",
+        words=MODELS_OWN.format("1"),
+    )
+    top_k: Annotated[int, Field(ge=-1)] | None = about(
+        "sample only from this many of the most likely tokens; 0 or -1: from all",
+        words=MODELS_OWN.format("0"),
+    )
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = about(
+        "leave out tokens less likely than this share of the most likely one; 0: none",
+        words=MODELS_OWN.format("0"),
+    )
+    seed: Annotated[int, Field(ge=-INT64, lt=2 * INT64)] | None = about(
+        "the same request with the same seed gives the same tokens",
+        words="drawn for each request, from --seed",
+    )
+    n: Annotated[int, Field(ge=1, le=128)] | None = about("choices to generate for each prompt", 1)
+    stop: StopField = about(
+        "texts that end a choice where they begin; they are not part of its text", [], empty=()
+    )
+    stop_token_ids: list[Annotated[int, Field(ge=0)]] | None = about(
+        "token ids that end a choice", []
+    )
+    include_stop_str_in_output: bool | None = about(
+        "leave the stop text that ended a choice in its text", False
+    )
+    ignore_eos: bool | None = about("go on after the end-of-text token, to max_tokens", False)
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = about(
+        "subtracted from the logit of each token that the output already contains", 0
+    )
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = about(
+        "subtracted from a token's logit once for each time the output contains it", 0
+    )
+    repetition_penalty: Annotated[float, Field(gt=0)] | None = about(
+        "above 1 makes tokens that the prompt or the output contains less likely: "
+        "their positive logits are divided by it, negative ones multiplied",
+        words=MODELS_OWN.format("1"),
+    )
+    logit_bias: LogitBiasField = about(
+        "token id (as a string) to a number from -100 to 100 that is added to its logit",
+        {},
+        empty=(),
+    )
+    stream: bool | None = about(
+        "answer with server-sent events, one for each piece of text as it comes", False
+    )
+    stream_options: StreamOptions | None = about("only with stream", {})
+    skip_special_tokens: bool | None = about("leave special tokens out of the text", True)
+    add_special_tokens: bool | None = about(
+        "let the tokenizer add its special tokens (BOS, EOS) to the prompt",
+        words="completions: true; chat: false, for the chat template writes them",
+    )
+    return_token_ids: bool | None = about(
+        "add token_ids to each choice, and prompt_token_ids", False
+    )
+    return_tokens: bool | None = about("another name of return_token_ids", False)
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = about(
+        "with --scheduling-policy priority, requests with lower values run first", 0
+    )
+    cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = about(
+        "only requests with the same salt share KV blocks", words="one shared by all"
+    )
+    user: str | None = about("a label of yours, for the debug log")
 
 
 class CompletionRequest(SamplingFields):
     """POST /v1/completions"""
 
-    prompt: PromptField
-    best_of: Annotated[int, Field(ge=1)] | None = Field(None, description="only n itself")
-    logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
-        None, description="alternatives to give beside each token"
+    prompt: PromptField = Field(
+        description="what to continue: a text, a list of texts, token ids, or a list of such lists"
     )
-    echo: bool | None = Field(None, description="begin with the prompt (and its logprobs)")
+    best_of: Annotated[int, Field(ge=1)] | None = about(
+        "accepted only if it equals n: more choices than asked for are not made", words="n"
+    )
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = about(
+        "give the log-probability of each token and of this many alternatives", words="none"
+    )
+    echo: bool | None = about(
+        "begin the text with the prompt (and its log-probabilities, with logprobs)", False
+    )
 
 
 class ChatMessage(Body):
     """One message of a conversation."""
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: ContentField
-    name: str | None = None
+    role: Literal["system", "developer", "user", "assistant"] = Field(
+        description="who speaks; developer is another name of system"
+    )
+    content: ContentField = Field(
+        description="what is said: a text, or an array of parts of type text; null: nothing"
+    )
+    name: str | None = about("the speaker's name, if the chat template shows it")
 
 
 class ChatCompletionRequest(SamplingFields):
     """POST /v1/chat/completions"""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    add_generation_prompt: bool | None = Field(None, description="begin the assistant's turn")
-    continue_final_message: bool | None = Field(
-        None, description="go on with the last message (needs add_generation_prompt false)"
+    messages: Annotated[list[ChatMessage], Field(min_length=1)] = Field(
+        description="the conversation so far: objects with role and content"
     )
-    chat_template_kwargs: dict[str, Any] | None = Field(
-        None, description="variables for the chat template"
+    logprobs: bool | None = about("give the log-probability of each token", False)
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = about(
+        "alternatives to give with each token (only with logprobs)", 0
     )
-    metadata: dict[str, str] | None = Field(None, description="labels; they go to the debug log")
+    add_generation_prompt: bool | None = about(
+        "let the chat template begin the assistant's turn", True
+    )
+    continue_final_message: bool | None = about(
+        "continue the last message (only with add_generation_prompt false)", False
+    )
+    chat_template_kwargs: dict[str, Any] | None = about("variables for the chat template", {})
+    metadata: dict[str, str] | None = about("labels of yours, for the debug log", {})
 
 
 class TokenizeRequest(Body):
     """POST /tokenize: a prompt or a conversation."""
 
-    model: str | None = None
-    prompt: str | None = None
-    messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = None
-    add_special_tokens: bool | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    return_token_strs: bool | None = None
+    model: str | None = about("name of the model", words="the one that is served")
+    prompt: str | None = about("text to tokenize; this or messages")
+    messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = about(
+        "conversation to render and tokenize; this or prompt"
+    )
+    add_special_tokens: bool | None = about(
+        "add the tokenizer's special tokens", words="prompt: true; messages: false"
+    )
+    add_generation_prompt: bool | None = about("as in chat completions", True)
+    continue_final_message: bool | None = about("as in chat completions", False)
+    chat_template_kwargs: dict[str, Any] | None = about("variables for the chat template", {})
+    return_token_strs: bool | None = about("give each token's text too", False)
 
 
 class DetokenizeRequest(Body):
     """POST /detokenize"""
 
-    model: str | None = None
-    tokens: list[Annotated[int, Field(ge=0)]]
+    model: str | None = about("name of the model", words="the one that is served")
+    tokens: list[Annotated[int, Field(ge=0)]] = Field(description="token ids")
