@@ -1,4 +1,5 @@
 // Uninitialised memory for packed weights and scratch: aligned to cache lines, in huge pages where there are any.
+// Or memory of another's, such as a mapped file, that is only read.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,14 @@ public:
 #endif
     }
 
+    // Read-only bytes that somebody else owns and keeps for as long as the buffer lives.
+    static AlignedBuffer view(const uint8_t* data, size_t size) {
+        AlignedBuffer buffer;
+        buffer.data_ = Pointer(const_cast<uint8_t*>(data), Free{0});
+        buffer.size_ = size;
+        return buffer;
+    }
+
     uint8_t* data() const { return data_.get(); }
     size_t size() const { return size_; }
 
@@ -32,8 +41,10 @@ private:
     static constexpr size_t kHuge = size_t{2} << 20;
 
     struct Free {
-        size_t align;
-        void operator()(uint8_t* p) const { ::operator delete(p, std::align_val_t(align)); }
+        size_t align;  // 0: not ours
+        void operator()(uint8_t* p) const {
+            if (align != 0) ::operator delete(p, std::align_val_t(align));
+        }
     };
 
     using Pointer = std::unique_ptr<uint8_t, Free>;

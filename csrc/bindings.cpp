@@ -20,6 +20,7 @@
 #include "embedding.h"
 #include "linear.h"
 #include "machine_peak.h"
+#include "quantize.h"
 
 namespace nb = nanobind;
 
@@ -65,6 +66,18 @@ Linear* make_linear(Context& context, const nb::list& parts, int64_t k) {
     return new Linear(matrices, k, context.pool);
 }
 
+// The bytes have to outlive the Linear: the binding keeps their array alive.
+Linear* linear_from_packed(const nb::list& parts, int64_t k, const Array<const uint8_t, 1>& packed) {
+    std::vector<PackedMatrix> matrices;
+    for (const nb::handle part : parts) {
+        const auto fields = nb::cast<nb::tuple>(part);  // type, outputs
+        const auto num_outputs = nb::cast<int64_t>(fields[1]);
+        if (num_outputs < 1) throw std::invalid_argument("packed weights: expected 1 or more outputs");
+        matrices.push_back({parse_weight_type(nb::cast<std::string>(fields[0])), num_outputs});
+    }
+    return new Linear(matrices, k, packed.data(), packed.shape(0));
+}
+
 void run_linear(Context& context, const Linear& weight, const Floats2& x, const std::optional<Floats1>& bias,
                 const FloatsOut2& out) {
     expect("linear: columns of x", weight.k(), x.shape(1));
@@ -74,6 +87,16 @@ void run_linear(Context& context, const Linear& weight, const Floats2& x, const 
     const float* b = bias ? bias->data() : nullptr;
     const nb::gil_scoped_release release;
     weight.run(context, x.data(), dim(x.shape(0)), b, out.data());
+}
+
+void run_quantize(Context& context, const std::string& from_name, const Bytes2& in, const std::string& to_name, int64_t k,
+                  const Array<uint8_t, 2>& out) {
+    const WeightType from = parse_weight_type(from_name), to = parse_weight_type(to_name);
+    expect("quantize: bytes of a row", row_bytes(from, k), in.shape(1));
+    expect("quantize: bytes of a row of out", row_bytes(to, k), out.shape(1));
+    expect("quantize: rows of out", dim(in.shape(0)), out.shape(0));
+    const nb::gil_scoped_release release;
+    quantize_rows(context.pool, from, in.data(), dim(in.shape(0)), k, to, out.data());
 }
 
 void run_embedding(const std::string& type_name, const Bytes2& table, const Ints1& ids, const FloatsOut2& out) {
@@ -88,11 +111,19 @@ void bind_linear(nb::module_& m) {
     nb::class_<Linear>(m, "Linear", "Packed weights of a linear map.")
         .def_prop_ro("k", &Linear::k)
         .def_prop_ro("num_outputs", &Linear::num_outputs)
-        .def_prop_ro("num_bytes", &Linear::num_bytes);
+        .def_prop_ro("num_bytes", &Linear::num_bytes)
+        .def_prop_ro("packed", [](const Linear& l) {
+            return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(l.packed(), {l.num_bytes()}, nb::find(l));
+        });
+    m.attr("PACKED_LAYOUT") = kPackedLayout;
+    m.def("linear_from_packed", &linear_from_packed, nb::arg("parts"), nb::arg("k"), nb::arg("packed").noconvert(),
+          nb::rv_policy::take_ownership, nb::keep_alive<0, 3>());
     m.def("make_linear", &make_linear, nb::arg("context"), nb::arg("parts"), nb::arg("k"),
           nb::rv_policy::take_ownership);
     m.def("linear", &run_linear, nb::arg("context"), nb::arg("weight"), nb::arg("x").noconvert(),
           nb::arg("bias").noconvert().none(), nb::arg("out").noconvert());
+    m.def("quantize", &run_quantize, nb::arg("context"), nb::arg("from"), nb::arg("data").noconvert(), nb::arg("to"),
+          nb::arg("k"), nb::arg("out").noconvert());
     m.def("row_bytes", [](const std::string& type, int64_t k) { return row_bytes(parse_weight_type(type), k); },
           nb::arg("type"), nb::arg("k"));
     m.def("embedding", &run_embedding, nb::arg("type"), nb::arg("table").noconvert(), nb::arg("ids").noconvert(),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -49,31 +50,45 @@ struct Linear::Rows {
     float* x;
 };
 
+size_t Linear::add_part(const PackedMatrix& m, size_t offset) {
+    row_bytes(m.type, k_);  // throws if k does not suit
+    Part part{m.type, m.num_outputs, num_outputs_, num_panels_, (m.num_outputs + kLanes - 1) / kLanes,
+              panel_bytes(m.type, k_), offset, 0};
+    if (is_float(m.type)) {
+        any_float_ = true;
+    } else {
+        any_quant_ = true;
+        const Correction wanted{info(m.type).zero, m.type == WeightType::Q6_K ? 2 : 1};
+        const auto found = std::find_if(corrections_.begin(), corrections_.end(), [&](const Correction& c) {
+            return c.zero == wanted.zero && c.num_sums == wanted.num_sums;
+        });
+        part.correction = static_cast<int>(found - corrections_.begin());
+        if (found == corrections_.end()) corrections_.push_back(wanted);
+    }
+    num_outputs_ += m.num_outputs;
+    num_panels_ += part.num_panels;
+    parts_.push_back(part);
+    return offset + round_up(static_cast<size_t>(part.num_panels * part.panel_bytes));
+}
+
+Linear::Linear(const std::vector<PackedMatrix>& parts, int64_t k, const uint8_t* packed, size_t size) : k_(k) {
+    size_t expected = 0;
+    for (const PackedMatrix& m : parts) expected = add_part(m, expected);
+    if (size != expected || reinterpret_cast<uintptr_t>(packed) % 64 != 0) {
+        throw std::invalid_argument("packed weights: expected " + std::to_string(expected) +
+                                    " bytes, aligned to 64, got " + std::to_string(size));
+    }
+    packed_ = AlignedBuffer::view(packed, size);
+}
+
 Linear::Linear(const std::vector<RawMatrix>& matrices, int64_t k, ThreadPool& pool) : k_(k) {
     size_t size = 0;
-    for (const RawMatrix& m : matrices) {
-        row_bytes(m.type, k);  // throws if k does not suit
-        Part part{m.type, m.num_outputs, num_outputs_, num_panels_, (m.num_outputs + kLanes - 1) / kLanes,
-                  panel_bytes(m.type, k), size, 0};
-        if (is_float(m.type)) {
-            any_float_ = true;
-        } else {
-            any_quant_ = true;
-            const Correction wanted{info(m.type).zero, m.type == WeightType::Q6_K ? 2 : 1};
-            const auto found = std::find_if(corrections_.begin(), corrections_.end(), [&](const Correction& c) {
-                return c.zero == wanted.zero && c.num_sums == wanted.num_sums;
-            });
-            part.correction = static_cast<int>(found - corrections_.begin());
-            if (found == corrections_.end()) corrections_.push_back(wanted);
-        }
-        num_outputs_ += m.num_outputs;
-        num_panels_ += part.num_panels;
-        size += round_up(static_cast<size_t>(part.num_panels * part.panel_bytes));
-        parts_.push_back(part);
-    }
+    for (const RawMatrix& m : matrices) size = add_part({m.type, m.num_outputs}, size);
     packed_ = AlignedBuffer(size);
     for (size_t i = 0; i < parts_.size(); ++i) {
         const Part& part = parts_[i];
+        const size_t used = part.offset + static_cast<size_t>(part.num_panels * part.panel_bytes);
+        std::memset(packed_.data() + used, 0, round_up(used) - used);  // equal weights, equal bytes
         std::atomic<int64_t> bad{-1};
         pool.parallel_for(part.num_panels, [&](int64_t panel, int) {
             uint8_t* to = packed_.data() + part.offset + panel * part.panel_bytes;

@@ -11,11 +11,21 @@
 
 namespace octavo {
 
+// Number of the layout that weights are packed in. Copies on disk bear it: count it up with every change of
+// pack_panel, of panel_bytes or of the order and alignment of parts.
+constexpr int kPackedLayout = 1;
+
 // A matrix [num_outputs, k] as it lies in its file.
 struct RawMatrix {
     std::string name;  // for errors
     WeightType type;
     const uint8_t* data;
+    int64_t num_outputs;
+};
+
+// A matrix [num_outputs, k] that is packed already.
+struct PackedMatrix {
+    WeightType type;
     int64_t num_outputs;
 };
 
@@ -26,9 +36,14 @@ public:
     // for a weight or scale that is not finite.
     Linear(const std::vector<RawMatrix>& parts, int64_t k, ThreadPool& pool);
 
+    // The bytes that another Linear of the same matrices packed (`packed`), used in place: they are only read, and have to
+    // outlive this. Throws std::invalid_argument if their number or their alignment (64) is wrong.
+    Linear(const std::vector<PackedMatrix>& parts, int64_t k, const uint8_t* packed, size_t size);
+
     int64_t k() const { return k_; }
     int64_t num_outputs() const { return num_outputs_; }
     size_t num_bytes() const { return packed_.size(); }
+    const uint8_t* packed() const { return packed_.data(); }
 
     // x [rows, k] -> out [rows, num_outputs]; bias [num_outputs] or null.
     void run(Context& context, const float* x, int64_t rows, const float* bias, float* out) const;
@@ -50,6 +65,9 @@ private:
         int zero;         // 0: scale * sum, for minima
         int num_sums;     // 2: one for each 16 weights
     };
+
+    // Enters the matrix; returns where it ends in packed_, if it begins at `offset`.
+    size_t add_part(const PackedMatrix& matrix, size_t offset);
 
     struct Rows;  // a block of rows, laid out for the kernels
 

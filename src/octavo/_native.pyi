@@ -29,12 +29,27 @@ class Linear:
     def num_outputs(self) -> int: ...
     @property
     def num_bytes(self) -> int: ...
+    @property
+    def packed(self) -> _U8:
+        """Its memory [num_bytes], read-only: what `linear_from_packed` takes."""
+
+PACKED_LAYOUT: int
+"""Number of the layout that weights are packed in."""
+
+def linear_from_packed(parts: list[tuple[str, int]], k: int, packed: _U8) -> Linear:
+    """(GGUF type, outputs) each, and the memory of their packed weights [num_bytes], used in place and kept alive.
+
+    ValueError if its size or its alignment (64 bytes) is wrong.
+    """
 
 def make_linear(context: Context, parts: list[tuple[str, str, _U8]], k: int) -> Linear:
     """(name, GGUF type, [n_i, bytes of a row of k weights]) each, stacked. ValueError for weights that are not finite."""
 
 def linear(context: Context, weight: Linear, x: _F32, bias: _F32 | None, out: _F32) -> None:
     """x [T, k] -> out [T, num_outputs], bias [num_outputs]. TypeError for other dtypes, ValueError for other shapes."""
+
+def quantize(context: Context, from_: str, data: _U8, to: str, k: int, out: _U8) -> None:
+    """Rows of k floats (F32, F16, BF16) [n, bytes of a row] -> out [n, bytes of a row] in `to` (Q8_0, Q4_1)."""
 
 def row_bytes(type: str, k: int) -> int:
     """Bytes of a row of k weights. ValueError for an unknown type or a row that is not whole blocks."""

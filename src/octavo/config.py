@@ -100,6 +100,10 @@ class ModelConfig(Settings):
     quantization: str | None = opt(
         None, "quantise float weights while loading, to 8 or 4 bits", choices=("q8", "q4")
     )
+    packed_cache: bool = opt(
+        True,
+        "keep weights that took long to quantise or pack in the user's cache, for the next start",
+    )
     chat_template: str | None = opt(
         None, "file with a Jinja chat template, used instead of the model's own", metavar="FILE"
     )

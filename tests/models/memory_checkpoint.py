@@ -45,5 +45,8 @@ class MemoryCheckpoint:
             weight = from_float32(name, values)
             self.tensors[name] = weight if len(shape) == 1 else quantize(weight, format)
 
+    def peek(self, name: str) -> WeightTensor:
+        return self.tensor(name)
+
     def tensor(self, name: str) -> WeightTensor:
         return self.tensors[EMBEDDING if name == HEAD and self.spec.tied_embeddings else name]

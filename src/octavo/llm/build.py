@@ -20,6 +20,7 @@ from octavo.models.catalog import find_alias
 from octavo.models.checkpoint import Checkpoint, open_checkpoint
 from octavo.models.fetch import resolve_model
 from octavo.models.loader import check_max_model_len, load_model, longest_context
+from octavo.models.packed_key import packed_copy_of
 from octavo.ops.base import Ops
 from octavo.ops.select import make_ops
 from octavo.request import SamplingParams
@@ -82,6 +83,9 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
         config.device.num_threads,
     )
     log.info("%s", kv_size)
+    packed = None
+    if config.model.packed_cache:
+        packed = packed_copy_of(checkpoint, ops, config.model, config.device.num_threads)
     model = load_model(
         checkpoint,
         ops,
@@ -89,6 +93,7 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
         quantization=config.model.quantization,
         max_model_len=kv_size.max_model_len,
         progress=progress,
+        packed=packed,
     )
     storage = KVStorage(ops, kv_size.shape, kv_size.num_blocks + 1)
     kv = KVManager(kv_size.num_blocks, config.cache.block_size, config.cache.enable_prefix_caching)

@@ -55,14 +55,19 @@ class Checkpoint:
         Raises MalformedModelError if there is none (ask `has` first for optional ones), or if it has NaN or
         infinite numbers: checked here, the first time, because whoever asks is about to read it all.
         """
+        weight = self.peek(name)
+        if weight.name not in self._checked:
+            check_finite(weight, str(self.path))
+            self._checked.add(weight.name)
+        return weight
+
+    def peek(self, name: str) -> WeightTensor:
+        """As `tensor`, but its numbers are not looked at."""
         if name == HEAD and self.spec.tied_embeddings:
             name = EMBEDDING
         weight = self.tensors.get(name)
         if weight is None:
             raise MalformedModelError(f"{self.path}: tensor {name!r} is missing")
-        if name not in self._checked:
-            check_finite(weight, str(self.path))
-            self._checked.add(name)
         return weight
 
     @cached_property

@@ -3,14 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from octavo.errors import ConfigError
-from octavo.models.layer_weights import Convert, TensorSource
-from octavo.ops.base import WeightTensor
-from octavo.ops.formats import FLOAT_FORMATS, dequantize, from_float32, quantize
+from octavo.ops.base import Ops, WeightTensor
+from octavo.ops.formats import FLOAT_FORMATS, dequantize, from_float32
 
 _SAMPLE = "model.layers.0.self_attn.q_proj.weight"
 _GROUP = 32
+
+
+class TensorSource(Protocol):
+    """What is needed of a checkpoint, which has checked that all tensors are there and of the right shapes."""
+
+    def tensor(self, name: str) -> WeightTensor:
+        """The tensor of that Hugging Face name, its numbers finite; else MalformedModelError."""
+        ...
+
+    def peek(self, name: str) -> WeightTensor:
+        """The same, its numbers not looked at: to ask for shape and type."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """Matrices get the format `to`: None is their own, F32, or a quantised one for those in floats."""
+
+    to: str | None = None
+
+    def type_of(self, weight: WeightTensor) -> str:
+        """The format that the matrix will have."""
+        if self.to is None or self.to == "F32":
+            return self.to or weight.type
+        if weight.type not in FLOAT_FORMATS or weight.shape[-1] % _GROUP:
+            return weight.type
+        return self.to
+
+    def __call__(self, weight: WeightTensor, ops: Ops) -> WeightTensor:
+        """The matrix in that format; itself if it has it."""
+        wanted = self.type_of(weight)
+        if wanted == weight.type:
+            return weight
+        if wanted == "F32":
+            return from_float32(weight.name, dequantize(weight))
+        return ops.quantize(weight, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,35 +65,18 @@ def conversions(source: TensorSource, dtype: str, quantization: str | None) -> C
     or if the weights are quantised already.
     """
     if quantization is None:
-        convert = _to_float32 if dtype == "float32" else _keep
+        convert = Convert("F32" if dtype == "float32" else None)
         return Conversions(convert, convert)
     if dtype == "float32":
         raise ConfigError(
             f"--quantization {quantization} contradicts --dtype float32: give one of them",
             "quantization",
         )
-    found = source.tensor(_SAMPLE).type
+    found = source.peek(_SAMPLE).type
     if found not in FLOAT_FORMATS:
         raise ConfigError(
             f"--quantization {quantization}: expected weights in {', '.join(FLOAT_FORMATS)}, got {found}, "
             "which is quantised already; leave the flag out",
             "quantization",
         )
-    return Conversions(_to("Q4_1" if quantization == "q4" else "Q8_0"), _to("Q8_0"))
-
-
-def _keep(weight: WeightTensor) -> WeightTensor:
-    return weight
-
-
-def _to_float32(weight: WeightTensor) -> WeightTensor:
-    return from_float32(weight.name, dequantize(weight))
-
-
-def _to(format: str) -> Convert:
-    def convert(weight: WeightTensor) -> WeightTensor:
-        if weight.type not in FLOAT_FORMATS or weight.shape[-1] % _GROUP:
-            return weight
-        return quantize(weight, format)
-
-    return convert
+    return Conversions(Convert("Q4_1" if quantization == "q4" else "Q8_0"), Convert("Q8_0"))

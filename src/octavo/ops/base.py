@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +100,10 @@ class Ops(Protocol):
 
     name: str
 
+    def quantize(self, weight: WeightTensor, format: str) -> WeightTensor:
+        """A float matrix in Q8_0 or Q4_1; its rows are whole groups of 32. The same bytes from every op set."""
+        ...
+
     def prepare_linear(self, parts: Sequence[WeightTensor]) -> Any:
         """Matrices [n_i, K] stacked over their rows -> one linear map to sum(n_i) outputs; types may differ."""
         ...
@@ -156,4 +160,24 @@ class Ops(Protocol):
 
     def copy_tiles(self, kv: AnyArray, src: I32, dst: I32) -> None:
         """kv[dst[i]] = kv[src[i]] for each i, in order, as bytes."""
+        ...
+
+
+@runtime_checkable
+class PackingOps(Ops, Protocol):
+    """An op set whose linear maps are blocks of memory, which another process can use as they are.
+
+    `packed_layout` names the layout of that memory: equal names, equal bytes for equal weights.
+    """
+
+    packed_layout: str
+
+    def packed_bytes(self, linear: Any) -> npt.NDArray[np.uint8]:
+        """The memory of what `prepare_linear` made, uint8 [bytes], read-only."""
+        ...
+
+    def linear_from_packed(
+        self, matrices: Sequence[tuple[str, int]], width: int, data: npt.NDArray[np.uint8]
+    ) -> Any:
+        """The linear map of that memory, used in place. matrices: (type, outputs) each, [outputs, width]."""
         ...

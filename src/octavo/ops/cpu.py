@@ -68,6 +68,7 @@ class CpuOps:
     def __init__(self, threads: int, isa: str = "") -> None:
         self._context = _native.Context(threads, isa)
         self.name = f"cpu-{self._context.isa}"
+        self.packed_layout = f"cpu-{_native.PACKED_LAYOUT}"  # the same for every instruction set
 
     # ---- linear and embedding
 
@@ -84,6 +85,23 @@ class CpuOps:
             return _native.make_linear(self._context, rows, widths.pop())
         except ValueError as e:
             raise MalformedModelError(str(e)) from None
+
+    def quantize(self, weight: WeightTensor, format: str) -> WeightTensor:
+        """A float matrix in Q8_0 or Q4_1, on all threads: the bytes that gguf's quantiser gives."""
+        rows, width = _rows_of_bytes(weight), weight.shape[-1]
+        out = np.empty((len(rows), _native.row_bytes(format, width)), np.uint8)
+        _native.quantize(self._context, weight.type, rows, format, width, out)
+        return WeightTensor(weight.name, weight.shape, format, out)
+
+    def packed_bytes(self, linear: _native.Linear) -> npt.NDArray[np.uint8]:
+        """See `PackingOps.packed_bytes`."""
+        return linear.packed
+
+    def linear_from_packed(
+        self, matrices: Sequence[tuple[str, int]], width: int, data: npt.NDArray[np.uint8]
+    ) -> _native.Linear:
+        """See `PackingOps.linear_from_packed`. ValueError for data of another size, or not aligned to 64 bytes."""
+        return _native.linear_from_packed(list(matrices), width, data)
 
     def linear(self, x: F32, weight: _native.Linear, bias: F32 | None = None) -> F32:
         """x [T, K] -> [T, N]. Raises ValueError for arrays of another dtype, shape or memory order."""

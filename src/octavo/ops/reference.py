@@ -23,7 +23,7 @@ from octavo.ops.base import (
     Rope,
     WeightTensor,
 )
-from octavo.ops.formats import WeightTable, dequantize
+from octavo.ops.formats import WeightTable, dequantize, quantize
 
 _F16_MAX = 65504.0
 _DOT_LEN = 8192  # BLAS may split a longer dot product over threads
@@ -83,6 +83,10 @@ class ReferenceOps:
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def quantize(self, weight: WeightTensor, format: str) -> WeightTensor:
+        """By the gguf package."""
+        return quantize(weight, format)
 
     def prepare_linear(self, parts: Sequence[WeightTensor]) -> F32:
         """Matrices [n_i, K] -> float32 [sum(n_i), K]."""
