@@ -1,16 +1,20 @@
 """The exactness contract as a table: the same requests run in many ways, compared bit for bit.
 
-    python bench/exactness.py --workload ../shared/bench/mixed64.json
+    python bench/exactness.py [--workload FILE]
 
-The first way is the cold one: each request alone, nothing cached. Every other way must give the same tokens
-and the same log-probabilities. Preemptions and prefix hits are counted, so that a way in which nothing
-happened shows. Exits 1 if anything differs.
+FILE is JSON: {"requests": [{"prompt": [token ids], "max_tokens": 16}, ...]}. Without one the requests
+are drawn, always the same: 64 of 32 to 512 random token ids, 16 to 256 new tokens each.
+
+The first way is the cold one: each request alone, nothing cached. Every other way must give the
+same tokens and the same log-probabilities. Preemptions and prefix hits are counted, so that a way
+in which nothing happened shows. Exits 1 if anything differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import struct
 import sys
 import time
@@ -18,7 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WORKLOAD = Path(__file__).resolve().parents[2] / "shared" / "bench" / "mixed64.json"
+SEED = 1234
+NUM_DRAWN = 64
+TOKEN_IDS = (100, 30_000)
+"""Drawn ids: past the special tokens, and within the vocabulary of every supported family."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +112,37 @@ def differences(a: Outcome, b: Outcome) -> tuple[int, int]:
     return tokens, logprobs
 
 
+def draw_requests() -> list[dict[str, Any]]:
+    """The same requests each time, in the form of a workload file."""
+    rng = random.Random(SEED)
+    return [
+        {
+            "prompt": [rng.randrange(*TOKEN_IDS) for _ in range(rng.randint(32, 512))],
+            "max_tokens": rng.randint(16, 256),
+        }
+        for _ in range(NUM_DRAWN)
+    ]
+
+
+def read_requests(path: Path) -> list[dict[str, Any]]:
+    """The requests of a workload file; exits with one line if it cannot be read as such."""
+    try:
+        requests = json.loads(path.read_text())["requests"]
+        if all(r["max_tokens"] >= 1 and r["prompt"] for r in requests):
+            return list(requests)
+        problem = "expected prompts and max_tokens of at least one token"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    except (ValueError, KeyError, TypeError) as error:
+        problem = f"expected a workload as --help shows it, got {type(error).__name__}: {error}"
+    sys.exit(f"exactness.py: {path}: {problem}")
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--workload", type=Path, default=WORKLOAD, help="requests as token ids")
+    parser.add_argument("--workload", type=Path, help="JSON file of requests (default: drawn)")
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--requests", type=int, help="only the first N")
     parser.add_argument("--max-tokens", type=int, help="cut every output to this")
@@ -119,7 +152,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     args = parse()
-    requests = json.loads(args.workload.read_text())["requests"][: args.requests]
+    everything = read_requests(args.workload) if args.workload else draw_requests()
+    requests = everything[: args.requests]
     prompts = [r["prompt"] for r in requests]
     max_tokens = [min(r["max_tokens"], args.max_tokens or r["max_tokens"]) for r in requests]
     print(f"{len(prompts)} requests, {sum(map(len, prompts))} + {sum(max_tokens)} tokens\n")

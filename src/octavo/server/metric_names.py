@@ -18,7 +18,7 @@ class Number(NamedTuple):
 
 ENGINE_NUMBERS = (
     Number("num_requests_running", "gauge", "num_requests_running",
-           "sequences that are being computed; a request has one for each choice"),
+           "sequences (choices of requests) that run"),
     Number("num_requests_waiting", "gauge", "num_requests_waiting",
            "requests that wait to be scheduled"),
     Number("num_preemptions", "counter", "num_preemptions",
@@ -31,7 +31,7 @@ ENGINE_NUMBERS = (
     Number("prompt_tokens", "counter", "prompt_tokens", "prompt tokens of the requests that were admitted"),
     Number("generation_tokens", "counter", "generation_tokens", "tokens generated"),
     Number("computed_tokens", "counter", "computed_tokens",
-           "tokens that went through the model: prompts without cached tokens, generated tokens, "
+           "tokens that the model computed: prompts without cached tokens, generated tokens, "
            "guesses, and what was computed again"),
     Number("engine_steps", "counter", "num_steps", "steps of the engine"),
     Number("prefix_cache_queries", "counter", "prefix_cache_queries",
