@@ -1,4 +1,4 @@
-// The Python face of the kernels: the only file that knows Python.
+// The Python face of the kernels. Only this file, program_bindings.cpp and python_arrays.h know Python.
 //
 // Functions take C-contiguous arrays of one exact dtype and never convert; they check shapes, then release the GIL.
 
@@ -7,11 +7,9 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "attention.h"
@@ -20,6 +18,8 @@
 #include "embedding.h"
 #include "linear.h"
 #include "machine_peak.h"
+#include "program_bindings.h"
+#include "python_arrays.h"
 #include "quantize.h"
 
 namespace nb = nanobind;
@@ -34,8 +34,6 @@ using Floats1 = Array<const float, 1>;
 using Floats2 = Array<const float, 2>;
 using FloatsOut2 = Array<float, 2>;
 using Ints1 = Array<const int32_t, 1>;
-
-int64_t dim(size_t n) { return static_cast<int64_t>(n); }
 
 // Throws ValueError unless got == expected; `what` names the number.
 void expect(const char* what, int64_t expected, size_t got) {
@@ -86,7 +84,7 @@ void run_linear(Context& context, const Linear& weight, const Floats2& x, const 
     if (bias) expect("linear: length of bias", weight.num_outputs(), bias->shape(0));
     const float* b = bias ? bias->data() : nullptr;
     const nb::gil_scoped_release release;
-    weight.run(context, x.data(), dim(x.shape(0)), b, out.data());
+    weight.run(context, StoredRows(x.data(), weight.k()), dim(x.shape(0)), b, out.data());
 }
 
 void run_quantize(Context& context, const std::string& from_name, const Bytes2& in, const std::string& to_name, int64_t k,
@@ -99,12 +97,14 @@ void run_quantize(Context& context, const std::string& from_name, const Bytes2& 
     quantize_rows(context.pool, from, in.data(), dim(in.shape(0)), k, to, out.data());
 }
 
-void run_embedding(const std::string& type_name, const Bytes2& table, const Ints1& ids, const FloatsOut2& out) {
+void run_embedding(Context& context, const std::string& type_name, const Bytes2& table, const Ints1& ids,
+                   const FloatsOut2& out) {
     const WeightType type = parse_weight_type(type_name);
     expect("embedding: bytes of a table row", row_bytes(type, dim(out.shape(1))), table.shape(1));
     expect("embedding: rows of out", dim(ids.shape(0)), out.shape(0));
     const nb::gil_scoped_release release;
-    look_up(type, table.data(), dim(table.shape(0)), dim(out.shape(1)), ids.data(), dim(ids.shape(0)), out.data());
+    look_up(type, table.data(), dim(table.shape(0)), dim(out.shape(1)), ids.data(), dim(ids.shape(0)), out.data(),
+            context.pool);
 }
 
 void bind_linear(nb::module_& m) {
@@ -126,88 +126,11 @@ void bind_linear(nb::module_& m) {
           nb::arg("k"), nb::arg("out").noconvert());
     m.def("row_bytes", [](const std::string& type, int64_t k) { return row_bytes(parse_weight_type(type), k); },
           nb::arg("type"), nb::arg("k"));
-    m.def("embedding", &run_embedding, nb::arg("type"), nb::arg("table").noconvert(), nb::arg("ids").noconvert(),
+    m.def("embedding", &run_embedding, nb::arg("context"), nb::arg("type"), nb::arg("table").noconvert(), nb::arg("ids").noconvert(),
           nb::arg("out").noconvert());
 }
 
-// ---- attention, rotary, norms, activation, copies: arrays are checked here by hand, so that a wrong one is a ValueError
-
-using AnyIn = nb::ndarray<nb::ro, nb::device::cpu>;
-using AnyOut = nb::ndarray<nb::device::cpu>;
-using Shape = std::initializer_list<int64_t>;  // -1: any size
-
-std::string shape_text(const char* type, const Shape& shape) {
-    std::string text = std::string(type) + " [";
-    for (const int64_t n : shape) {
-        if (text.back() != '[') text += ", ";
-        text += n < 0 ? "any" : std::to_string(n);
-    }
-    return text + "]";
-}
-
-template <class A>
-std::string array_text(const A& a) {
-    const nb::dlpack::dtype type = a.dtype();
-    const char* kinds[] = {"int", "uint", "float"};
-    std::string text = type.code < 3 ? kinds[type.code] : "other";
-    text += std::to_string(type.bits) + " [";
-    int64_t contiguous = 1;
-    bool in_order = true;
-    for (size_t i = a.ndim(); i-- > 0;) {
-        in_order = in_order && (a.shape(i) == 1 || a.stride(i) == contiguous);
-        contiguous *= dim(a.shape(i));
-    }
-    for (size_t i = 0; i < a.ndim(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(a.shape(i));
-    return text + (in_order || contiguous == 0 ? "]" : "], not C-contiguous");
-}
-
-template <class A>
-bool fits(const A& a, const Shape& shape) {
-    if (a.ndim() != shape.size()) return false;
-    int64_t contiguous = 1;
-    bool in_order = true, empty = false;
-    for (size_t i = a.ndim(); i-- > 0;) {
-        const int64_t wanted = shape.begin()[i], n = dim(a.shape(i));
-        if (wanted >= 0 && n != wanted) return false;
-        in_order = in_order && (n == 1 || a.stride(i) == contiguous);
-        empty = empty || n == 0;
-        contiguous *= n;
-    }
-    return in_order || empty;
-}
-
-// The data of a C-contiguous array of this type and shape; ValueError for any other.
-template <class T, class A>
-auto checked(const A& a, const char* name, const Shape& shape) {
-    if (a.dtype() != nb::dtype<T>() || !fits(a, shape)) {
-        throw std::invalid_argument(std::string(name) + ": expected C-contiguous " +
-                                    shape_text(std::is_same_v<T, float> ? "float32" : "int32", shape) + ", got " +
-                                    array_text(a));
-    }
-    using Pointer = std::conditional_t<std::is_same_v<A, AnyIn>, const T*, T*>;
-    return static_cast<Pointer>(a.data());
-}
-
-template <class T>
-const T* checked(const std::optional<AnyIn>& a, const char* name, const Shape& shape) {
-    return a ? checked<T>(*a, name, shape) : nullptr;
-}
-
-bool is_float(const AnyOut& a, int bits) {
-    return a.dtype().code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float) && a.dtype().bits == bits;
-}
-
-KvMemory kv_memory(const AnyOut& kv, int num_kv_heads, int head_dim) {
-    const Shape shape = {-1, -1, 2, num_kv_heads, static_cast<int64_t>(head_dim) * 16};
-    if (head_dim < 8 || head_dim % 8 != 0) {
-        throw std::invalid_argument("head_dim: expected a multiple of 8, got " + std::to_string(head_dim));
-    }
-    if ((!is_float(kv, 16) && !is_float(kv, 32)) || !fits(kv, shape)) {
-        throw std::invalid_argument("kv: expected C-contiguous " + shape_text("float16 or float32", shape) + ", got " +
-                                    array_text(kv));
-    }
-    return {kv.data(), is_float(kv, 16), dim(kv.shape(0)), dim(kv.shape(1)), num_kv_heads, head_dim};
-}
+// ---- attention, rotary, norms, activation, copies: arrays are checked by hand, so that a wrong one is a ValueError
 
 std::vector<int32_t> int_vector(const AnyIn& a, const char* name) {
     const int32_t* p = checked<int32_t>(a, name, {-1});
@@ -236,29 +159,14 @@ void run_rope(Context& context, const AnyIn& qkv, const AnyOut& kv, int64_t laye
               const AnyOut& out) {
     const KvMemory memory = kv_memory(kv, num_kv_heads, head_dim);
     const int64_t q_size = static_cast<int64_t>(num_heads) * head_dim;
-    RopeTask t{};
+    RopeTask t = rope_constants(num_heads, num_kv_heads, head_dim, cos, sin, interleaved, q_norm, k_norm, eps);
     t.qkv = checked<float>(qkv, "qkv", {-1, q_size + 2 * static_cast<int64_t>(num_kv_heads) * head_dim});
     const int64_t rows = dim(qkv.shape(0));
     t.q_out = checked<float>(out, "out", {rows, q_size});
     t.positions = checked<int32_t>(positions, "positions", {rows});
     t.slots = checked<int32_t>(slots, "slots", {rows});
-    t.cos = checked<float>(cos, "rope.cos", {-1, -1});
-    const int64_t num_positions = dim(cos.shape(0)), pairs = dim(cos.shape(1));
-    t.sin = checked<float>(sin, "rope.sin", {num_positions, pairs});
-    if (2 * pairs > head_dim) {
-        throw std::invalid_argument("rope.cos: expected at most " + std::to_string(head_dim / 2) +
-                                    " pairs (half the head size), got " + std::to_string(pairs));
-    }
-    t.q_norm = checked<float>(q_norm, "q_norm", {head_dim});
-    t.k_norm = checked<float>(k_norm, "k_norm", {head_dim});
-    t.eps = eps;
-    t.num_heads = num_heads;
-    t.num_kv_heads = num_kv_heads;
-    t.head_dim = head_dim;
-    t.num_pairs = static_cast<int>(pairs);
-    t.interleaved = interleaved;
     const nb::gil_scoped_release release;
-    rope_and_store(context, t, memory, layer, rows, num_positions);
+    rope_and_store(context, t, memory, layer, rows, dim(cos.shape(0)));
 }
 
 void run_rms_norm(Context& context, const AnyIn& x, const AnyIn& weight, float eps,
@@ -339,5 +247,6 @@ NB_MODULE(_native, m) {
     octavo::bind_linear(m);
     octavo::bind_attention(m);
     octavo::bind_elementwise(m);
+    octavo::bind_program(m);
     octavo::bind_peaks(m);
 }

@@ -54,7 +54,7 @@ def quantize(context: Context, from_: str, data: _U8, to: str, k: int, out: _U8)
 def row_bytes(type: str, k: int) -> int:
     """Bytes of a row of k weights. ValueError for an unknown type or a row that is not whole blocks."""
 
-def embedding(type: str, table: _U8, ids: _I32, out: _F32) -> None:
+def embedding(context: Context, type: str, table: _U8, ids: _I32, out: _F32) -> None:
     """Rows ids [T] of the table [V, bytes of a row] -> out [T, H]. IndexError for an id outside the table."""
 
 # Below: arrays of another dtype, shape or memory order are a ValueError too.
@@ -117,6 +117,58 @@ def silu_mul(context: Context, gate_up: _F32, out: _F32) -> None:
 
 def copy_tiles(context: Context, kv: npt.NDArray[Any], src: _I32, dst: _I32) -> None:
     """kv[dst[i]] = kv[src[i]] for each i, in order."""
+
+class Program:
+    """A forward pass, recorded op by op and run as one call. Op methods return the number of their result.
+
+    They hold on to their arrays and maps, and raise ValueError for sizes that do not fit together.
+    """
+
+    def __init__(self, context: Context) -> None: ...
+    def embedding(self, type: str, table: _U8, width: int) -> int: ...
+    def rms_norm(self, x: int, weight: _F32, eps: float, residual: int | None) -> int: ...
+    def linear(self, x: int, weight: Linear, bias: _F32 | None) -> int: ...
+    def rope_and_store(
+        self,
+        qkv: int,
+        layer: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        cos: _F32,
+        sin: _F32,
+        interleaved: bool,
+        q_norm: _F32 | None,
+        k_norm: _F32 | None,
+        eps: float,
+    ) -> int: ...
+    def paged_attention(
+        self, q: int, layer: int, num_heads: int, num_kv_heads: int, head_dim: int, scale: float
+    ) -> int: ...
+    def silu_mul(self, gate_up: int) -> int: ...
+    def take_logits_rows(self, x: int) -> int: ...
+    def finish(self, result: int) -> None:
+        """End the recording; `result` is for the rows that get logits."""
+
+    @property
+    def width(self) -> int:
+        """Of the result."""
+
+    @property
+    def num_instructions(self) -> int: ...
+    @property
+    def num_buffers(self) -> int: ...
+    def run(
+        self,
+        token_ids: _I32,
+        positions: _I32,
+        slots: _I32,
+        attention: AttentionPlan,
+        logits_rows: _I32,
+        kv: npt.NDArray[Any],
+        out: _F32,
+    ) -> None:
+        """token_ids, positions, slots [T], logits_rows [R] -> out [R, width]. IndexError for a token id."""
 
 # The machine's own peaks: each call does work that the caller times. All threads of the context take part.
 

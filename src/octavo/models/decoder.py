@@ -5,7 +5,8 @@ A family file builds the layers (which tensors, stacked how); the arithmetic is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from octavo.models.spec import ModelSpec
@@ -53,6 +54,11 @@ class Model:
     norm: F32
     head: Any
     rope: Rope
+    hidden: Callable[[Batch], F32] = field(init=False, repr=False, compare=False)
+    """Run a step as `forward` does, up to the last norm: float32 [R, H]. `decode` on the model's ops."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", self.ops.compile(self.decode))
 
     def kv_shape(self, num_tiles: int) -> tuple[int, int, int, int, int]:
         """Shape of the KV storage for so many tiles of 16 tokens; see `octavo.ops.base.Batch`."""
@@ -72,23 +78,22 @@ class Model:
         """
         return self.logits(self.hidden(batch))
 
-    def hidden(self, batch: Batch) -> F32:
-        """Run a step as `forward` does, up to the last norm: float32 [R, H]."""
-        ops, eps = self.ops, self.spec.rms_eps
-        shape = self.attention_shape
+    def decode(self, ops: Ops, batch: Batch) -> F32:
+        """The arithmetic of a step up to the last norm, on any ops: float32 [R, H]."""
+        eps, shape = self.spec.rms_eps, self.attention_shape
         residual = ops.embedding(self.embedding, batch.token_ids)
         x = None
         for index, layer in enumerate(self.layers):
             x = _norm(ops, x, layer.attention_norm, eps, residual)
             x = _attention(ops, layer, index, x, batch, shape, self.rope, eps)
-            x = ops.rms_norm(x, layer.mlp_norm, eps, residual)
+            if (
+                index == len(self.layers) - 1
+            ):  # other rows are done: their keys and values were the point
+                x = ops.take_rows(x, batch.logits_rows)
+                residual = ops.take_rows(residual, batch.logits_rows)
+            x = ops.rms_norm(layer.o(ops, x), layer.mlp_norm, eps, residual)
             x = layer.down(ops, ops.silu_mul(layer.gate_up(ops, x)))
-        rows = batch.logits_rows
-        if len(rows) == 0:  # a chunk inside a prompt: its keys and values were the point
-            return residual[:0]
-        if x is not None:
-            x = x[rows]
-        return _norm(ops, x, self.norm, eps, residual[rows])
+        return _norm(ops, x, self.norm, eps, residual)
 
     def logits(self, hidden: F32) -> F32:
         """Rows of `hidden` [R, H] -> float32 logits [R, V]; each depends on its own row alone."""
@@ -114,4 +119,4 @@ def _attention(
 ) -> F32:
     qkv = layer.qkv(ops, x)
     q = ops.rope_and_store(qkv, index, batch, shape, rope, layer.q_norm, layer.k_norm, eps)
-    return layer.o(ops, ops.paged_attention(q, index, batch, shape))
+    return ops.paged_attention(q, index, batch, shape)

@@ -10,7 +10,7 @@ many rows there are, on their order, on the number of threads, or on the block i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -95,6 +95,10 @@ class Batch:
     kv: AnyArray
 
 
+Forward = Callable[["Ops", Batch], F32]
+"""A forward pass, written against ops: from the rows of a batch to something for its logits_rows, [R, width]."""
+
+
 class Ops(Protocol):
     """One device. `Linear`, `Table` and the attention plan are opaque to callers."""
 
@@ -156,6 +160,18 @@ class Ops(Protocol):
 
     def silu_mul(self, gate_up: F32) -> F32:
         """[T, 2 I] -> silu(first half) * second half, [T, I]."""
+        ...
+
+    def take_rows(self, x: F32, rows: I32) -> F32:
+        """x [T, n], rows int32 [R] -> [R, n]: a copy of those rows, in that order."""
+        ...
+
+    def compile(self, forward: Forward) -> Callable[[Batch], F32]:
+        """`forward` on this device, to be called for each step; its results have the same bits as those of the ops.
+
+        A device may call `forward` right away, once, with ops and a batch that hold no numbers, and keep what
+        it did. So `forward` uses arrays only through ops, and what it does may not depend on a batch.
+        """
         ...
 
     def copy_tiles(self, kv: AnyArray, src: I32, dst: I32) -> None:

@@ -6,7 +6,7 @@ Importing this module fails with ImportError where the kernels were not built; `
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,11 @@ from octavo.ops.base import (
     AttentionInputs,
     AttentionShape,
     Batch,
+    Forward,
     Rope,
     WeightTensor,
 )
+from octavo.ops.cpu_program import Program
 
 
 def _rows_of_bytes(weight: WeightTensor) -> npt.NDArray[np.uint8]:
@@ -123,7 +125,7 @@ class CpuOps:
         """int32 [T] -> [T, H]. Raises IndexError for an id outside the table, ValueError for another dtype."""
         out = np.empty((len(token_ids), table.num_columns), np.float32)
         try:
-            _native.embedding(table.type, table.rows, token_ids, out)
+            _native.embedding(self._context, table.type, table.rows, token_ids, out)
         except TypeError:
             raise ValueError(
                 f"embedding: expected token_ids int32 [T], C-contiguous; got {_describe(token_ids)}"
@@ -185,6 +187,14 @@ class CpuOps:
         out = np.empty((len(gate_up), gate_up.shape[-1] // 2), np.float32)
         _native.silu_mul(self._context, gate_up, out)
         return out
+
+    def take_rows(self, x: F32, rows: I32) -> F32:
+        """See `Ops.take_rows`."""
+        return x[rows]
+
+    def compile(self, forward: Forward) -> Callable[[Batch], F32]:
+        """See `Ops.compile`: a step is one native call, with small ops folded into the large ones."""
+        return Program(self._context, forward)
 
     def copy_tiles(self, kv: AnyArray, src: I32, dst: I32) -> None:
         """See `Ops.copy_tiles`."""

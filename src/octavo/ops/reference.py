@@ -7,8 +7,9 @@ many rows there are (gemm), and even for one row on the number of threads (gemv)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from octavo.ops.base import (
     AttentionInputs,
     AttentionShape,
     Batch,
+    Forward,
     Rope,
     WeightTensor,
 )
@@ -192,6 +194,14 @@ class ReferenceOps:
         gate, up = gate_up[:, :half], gate_up[:, half:]
         with np.errstate(over="ignore"):  # exp(-gate) may become infinite: the quotient is then 0
             return np.asarray(gate / (np.float32(1) + np.exp(-gate)) * up, np.float32)
+
+    def take_rows(self, x: F32, rows: I32) -> F32:
+        """x [T, n], rows int32 [R] -> [R, n]."""
+        return x[rows]
+
+    def compile(self, forward: Forward) -> Callable[[Batch], F32]:
+        """Nothing to prepare."""
+        return partial(forward, self)
 
     def copy_tiles(self, kv: AnyArray, src: I32, dst: I32) -> None:
         """kv[dst[i]] = kv[src[i]] for each i, in order, as bytes."""

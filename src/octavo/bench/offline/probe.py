@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 MISSING = object()
@@ -65,12 +66,13 @@ def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
 def ops_of_a_pass(ops: Any) -> list[str]:
     """Names of the op set's methods that a forward pass calls."""
     names = [n for n in dir(ops) if not n.startswith(("_", "prepare_", "plan_"))]
-    return [n for n in names if callable(getattr(ops, n)) and n != "copy_tiles"]
+    return [n for n in names if callable(getattr(ops, n)) and n not in ("copy_tiles", "compile")]
 
 
 @contextmanager
 def watching(core: Any, watch: Watch, by_op: bool) -> Iterator[None]:
-    """Times `schedule`, `update`, `execute`, `inputs`, `hidden`, `logits`, `step` and, if `by_op`, each op.
+    """Times `schedule`, `update`, `execute`, `inputs`, `hidden`, `logits`, `step` and, if `by_op`,
+    each op.
 
     `core` is an EngineCore with a ModelRunner; nothing of this is there when nothing is measured.
     """
@@ -85,10 +87,12 @@ def watching(core: Any, watch: Watch, by_op: bool) -> Iterator[None]:
         swap(swapped(runner, "execute", timed("execute", runner.execute)))
         build = {"build": timed("inputs", builder.build)}
         swap(swapped(runner, "_inputs", Stand(builder, build)))
-        passes = {name: timed(name, getattr(model, name)) for name in ("hidden", "logits")}
-        swap(swapped(runner, "_model", Stand(model, passes)))
-        if by_op:
+        hidden = model.hidden
+        if by_op:  # op by op instead of compiled
             ops = model.ops
             calls = {name: timed(f"op {name}", getattr(ops, name)) for name in ops_of_a_pass(ops)}
             swap(swapped(model, "ops", Stand(ops, calls)))
+            hidden = partial(model.decode, model.ops)
+        passes = {"hidden": timed("hidden", hidden), "logits": timed("logits", model.logits)}
+        swap(swapped(runner, "_model", Stand(model, passes)))
         yield
