@@ -14,6 +14,9 @@ from octavo.errors import RequestError
 MAX_LOGPROBS = 20
 """Most alternatives that a request may ask for at one position (as the OpenAI API)."""
 
+MAX_STOP_LENGTH = 1024
+"""Most characters of a stop string: all the time that it could still match, text is held back."""
+
 MAX_CHOICES = 128
 """Most choices (`n`) of one request (as the OpenAI API)."""
 
@@ -30,7 +33,7 @@ _INTS: dict[str, tuple[int, int, bool]] = {
 
 # name -> (least, most, whether the least itself is allowed)
 _FLOATS: dict[str, tuple[float, float, bool]] = {
-    "temperature": (0.0, math.inf, True),
+    "temperature": (0.0, 1e38, True),
     "top_p": (0.0, 1.0, False),
     "min_p": (0.0, 1.0, True),
     "presence_penalty": (-2.0, 2.0, True),
@@ -75,8 +78,8 @@ def _texts(param: str, value: Any) -> tuple[str, ...]:
         _refuse(param, "a string or a list of strings", value)
     texts = tuple(items)
     for text in texts:
-        if not isinstance(text, str) or not text:
-            _refuse(param, "strings that are not empty", text)
+        if not isinstance(text, str) or not 0 < len(text) <= MAX_STOP_LENGTH:
+            _refuse(param, f"strings of 1 to {MAX_STOP_LENGTH} characters", text)
     return texts
 
 

@@ -220,3 +220,27 @@ def test_a_dead_core_is_told_to_everyone() -> None:
         assert not engine.is_running
 
     with_engine(use, core)
+
+
+def test_an_interrupt_leaves_the_books_right() -> None:
+    core = make_core(num_blocks=12, max_model_len=48)
+    execute = core.runner.execute
+    calls = [0]
+
+    def interrupted(plan: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 3:  # forks are being copied: their sources are pinned
+            assert plan.moves
+            raise KeyboardInterrupt
+        return execute(plan)
+
+    core.runner.execute = interrupted  # type: ignore[method-assign]
+    engine = sync_engine(core)
+    for _ in range(20):
+        calls[0] = 1
+        with pytest.raises(KeyboardInterrupt):
+            collect(engine, [[1, 2]], max_tokens=9, n=4)
+        assert core.scheduler.kv.pool.num_used == 0
+        core.check()
+    calls[0] = 9
+    assert collect(engine, [[1, 2]], max_tokens=9)[0, 0] == text_of([1, 2], 9)

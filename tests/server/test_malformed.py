@@ -56,6 +56,7 @@ BODIES = {
     "best_of": (COMPLETION, {"prompt": "a", "best_of": 3}, "best_of", ["best_of=3", "n=1"]),
     "stop number": (COMPLETION, {"prompt": "a", "stop": 5}, "stop", ["string", "5"]),
     "stop empty": (COMPLETION, {"prompt": "a", "stop": ["x", ""]}, "stop", ["stop[1]"]),
+    "stop long": (COMPLETION, {"prompt": "a", "stop": "ab" * 600}, "stop", ["1 to 1024"]),
     "stops too many": (COMPLETION, {"prompt": "a", "stop": ["x"] * 17}, "stop", ["16", "17"]),
     "stop token": (
         COMPLETION, {"prompt": "a", "stop_token_ids": [999]}, "stop_token_ids", ["257", "999"]),
@@ -100,6 +101,10 @@ BODIES = {
         CHAT, {"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages[0].content",
         ["`type`", "part 0"]),
     "metadata": (CHAT, {"messages": [HI], "metadata": {"a": 1}}, "metadata.a", ["a string"]),
+    "template kwargs": (
+        CHAT, {"messages": [HI], "chat_template_kwargs": {"messages": []}},
+        "chat_template_kwargs", ["`messages`"]),
+    "text too long": (COMPLETION, {"prompt": "a" * 3_000_000}, "prompt", ["context", "3000000"]),
     "array": (COMPLETION, [], None, ["an object", "array"]),
     "detokenize": ("/detokenize", {"tokens": [1, 999]}, "tokens", ["999", "256"]),
     "detokenize text": ("/detokenize", {"tokens": "x"}, "tokens", ["an array"]),

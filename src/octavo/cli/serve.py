@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from types import TracebackType
@@ -10,12 +11,15 @@ from typing import Any, Self
 from octavo.cli import logs
 from octavo.cli.progress import LoadBar
 from octavo.config import ServerConfig
+from octavo.errors import ConfigError
 
 
 def serve(settings: dict[str, Any]) -> None:
     """Load the model and serve it until SIGTERM or Ctrl-C."""
     from octavo.llm.settings import engine_config, section
 
+    if os.environ.get("OCTAVO_API_KEY") == "":
+        raise ConfigError("OCTAVO_API_KEY: expected a key, got an empty one; unset it to need none")
     server_config: ServerConfig = section(ServerConfig, settings)
     config = engine_config(settings)
     logs.configure(server_config.log_level)

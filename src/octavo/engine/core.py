@@ -87,8 +87,11 @@ class EngineCore:
             result = self.runner.execute(plan)
         except Exception as error:
             log.exception("step %d failed; its %d sequences end", plan.step_id, len(plan.seqs))
-            reason = f"internal error: {type(error).__name__}: {error}"
-            result = StepResult(failed={run.seq_id: reason for run in plan.seqs})
+            result = _all_failed(plan, f"internal error: {type(error).__name__}: {error}")
+        except BaseException:  # Ctrl-C: the books must be right for whoever goes on
+            with self.lock:
+                self.scheduler.update(plan, _all_failed(plan, "interrupted"))
+            raise
         with self.lock:
             outputs = self.scheduler.update(plan, result)
         now = self.clock()
@@ -151,3 +154,7 @@ class EngineCore:
         del self._times[times.request_id]
         if self.on_finished is not None:
             self.on_finished(times)
+
+
+def _all_failed(plan: StepPlan, reason: str) -> StepResult:
+    return StepResult(failed={run.seq_id: reason for run in plan.seqs})

@@ -54,9 +54,7 @@ async def encode_prompts(
     for i, prompt in enumerate(prompts):
         where = "prompt" if len(prompts) == 1 else f"prompt[{i}]"
         if isinstance(prompt, str):
-            ids = await encode(
-                ctx, prompt, add_special_tokens=add_special_tokens, where=where
-            )
+            ids = await encode(ctx, prompt, add_special_tokens=add_special_tokens, where=where)
             await asyncio.sleep(0)  # a thousand prompts of one body: others get their turn
         else:
             ids = prompt

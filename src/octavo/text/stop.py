@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from octavo.errors import RequestError
 
@@ -61,6 +62,19 @@ class StopStrings:
         return held
 
 
+@lru_cache(maxsize=1024)  # the choices of a request have the same stop strings
+def _fallback(pattern: str) -> tuple[int, ...]:
+    """Entry k: the longest proper border of the first k characters."""
+    fallback = [0] * (len(pattern) + 1)
+    border = 0
+    for k in range(1, len(pattern)):
+        while border and pattern[k] != pattern[border]:
+            border = fallback[border]
+        border += pattern[k] == pattern[border]
+        fallback[k + 1] = border
+    return tuple(fallback)
+
+
 class _Matcher:
     """`length`: how many characters of the pattern the text seen so far ends with."""
 
@@ -73,14 +87,7 @@ class _Matcher:
             )
         self.pattern = pattern
         self.length = 0
-        # _fallback[k]: the longest proper border of the first k characters.
-        self._fallback = [0] * (len(pattern) + 1)
-        border = 0
-        for k in range(1, len(pattern)):
-            while border and pattern[k] != pattern[border]:
-                border = self._fallback[border]
-            border += pattern[k] == pattern[border]
-            self._fallback[k + 1] = border
+        self._fallback = _fallback(pattern)
 
     def step(self, char: str) -> bool:
         """Read one character; True if the pattern ends with it."""

@@ -54,7 +54,8 @@ class Tokenizer:
         Raises RequestError for text that is not valid Unicode (a lone surrogate).
         """
         try:
-            ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+            # encode() holds the interpreter's lock for seconds on a long text, encode_batch does not.
+            ids: list[int] = self._backend.encode_batch([text], add_special_tokens=False)[0].ids
         except (TypeError, UnicodeEncodeError):
             raise RequestError(_not_unicode(text)) from None
         if add_special_tokens and (self.prefix_ids or self.suffix_ids):
