@@ -1,9 +1,9 @@
 """Every setting, once: the command line, the Python API and the docs come from these classes.
 
 A field's flag is its name with dashes. Its metadata hold its help text and what it may be:
-`choices`, `least` and `most` (both allowed), `multiple_of`. `serve_only` and `many_only` (of use
-only where there are many requests) keep a flag off some commands. Messages name flags; `octavo.LLM`
-turns them into its keywords.
+`choices`, `least` and `most` (both allowed), `above`, `multiple_of`. `serve_only` and `many_only`
+(of use only where there are many requests) keep a flag off some commands. Messages name flags;
+`octavo.LLM` turns them into its keywords.
 """
 
 from __future__ import annotations
@@ -60,10 +60,13 @@ class Settings:
 def _check(name: str, value: Any, meta: Mapping[str, Any]) -> None:
     if "choices" in meta:
         choices = meta["choices"]
-        require(value in choices, name, " or ".join(choices), value)
+        words = " or ".join((*filter(None, [", ".join(choices[:-1])]), choices[-1]))
+        require(value in choices, name, words, value)
     if "multiple_of" in meta:
         unit = meta["multiple_of"]
         require(value > 0 and value % unit == 0, name, f"a multiple of {unit}", value)
+    if "above" in meta:
+        require(value > meta["above"], name, f"a number above {meta['above']}", value)
     low, high = meta.get("least"), meta.get("most")
     if low is None and high is None:
         return

@@ -146,7 +146,7 @@ def test_paged_against_contiguous(octavo: Octavo) -> None:
         (("--models", "gpt"), "--models: expected all, or some of smollm2-135m"),
         (("--kernels", "x"), "--kernels: expected all, or some of linear"),
         (("--rows", "0"), "--rows: expected numbers of at least 1"),
-        (("--isa", "sse"), "--isa: expected portable, avx2 or avx512"),
+        (("--isa", "sse"), "'sse' is not one of 'portable', 'avx2', 'avx512'"),
         (("--rounds", 0), "--rounds: expected at least 1"),
     ],
 )

@@ -35,7 +35,7 @@ def test_settings_find_their_sections():
     [
         ({"max_num_seqs": 0}, "^max_num_seqs: expected at least 1, got 0$"),
         ({"num_kv_blocks": 4, "kv_cache_memory_bytes": "1G"}, "^num_kv_blocks and kv_cache_memory"),
-        ({"device": "gpu"}, "^device: expected auto or cpu or reference, got 'gpu'$"),
+        ({"device": "gpu"}, "^device: expected auto, cpu or reference, got 'gpu'$"),
     ],
 )
 def test_python_callers_read_the_names_they_wrote(settings, message):

@@ -1,1 +1,2 @@
-"""Benchmarks: kernels, the engine offline, servers over HTTP, start-up. The command line is `octavo bench`."""
+"""Benchmarks: kernels, the engine offline, servers over HTTP, start-up. The command line is `octavo
+bench`."""

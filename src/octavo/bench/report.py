@@ -15,7 +15,8 @@ from octavo.errors import ConfigError
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were taken on: processor, cores, and how busy the machine was (1 minute's load)."""
+    """What the figures were taken on: processor, cores, and how busy the machine was (1 minute's
+    load)."""
     name = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
@@ -49,7 +50,8 @@ def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Non
 
 
 def write_json(target: str | None, result: Mapping[str, Any]) -> None:
-    """The result as one JSON object, to a file or, for `-`, to standard output. Raises ConfigError."""
+    """The result as one JSON object, to a file or, for `-`, to standard output. Raises
+    ConfigError."""
     if target is None:
         return
     text = msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"

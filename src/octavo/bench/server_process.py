@@ -1,4 +1,5 @@
-"""Servers to measure: given by URL, or by a command line that is started here and stopped by its own pid."""
+"""Servers to measure: given by URL, or by a command line that is started here and stopped by its
+own pid."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from octavo.errors import EngineError
 
 
 class ServerProcess:
-    """One server at `url` (without /v1). With a `command`, `start` runs it; without, it must be there."""
+    """One server at `url` (without /v1). With a `command`, `start` runs it; without, it must be
+    there."""
 
     def __init__(
         self,
@@ -32,9 +34,11 @@ class ServerProcess:
         self._log: Path | None = None
 
     def start(self, poll: float = 0.05) -> float:
-        """Start (if there is a command) and wait for /health 200; seconds from process start to that.
+        """Start (if there is a command) and wait for /health 200; seconds from process start to
+        that.
 
-        Raises EngineError if the process ends or the time is over; its last lines are in the message.
+        Raises EngineError if the process ends or the time is over; its last lines are in the
+        message.
         """
         if self.command and self.is_healthy():
             raise EngineError(f"{self.name}: something answers at {self.url} already")

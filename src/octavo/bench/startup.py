@@ -18,7 +18,8 @@ from octavo.errors import ConfigError
 def bench_startup(
     serve_args: Sequence[str], options: StartupOptions, output: OutputOptions
 ) -> dict[str, Any]:
-    """Start `octavo serve` with these arguments again and again; print and give seconds of each start."""
+    """Start `octavo serve` with these arguments again and again; print and give seconds of each
+    start."""
     report.check_json(output.json)
     if any(arg.split("=")[0] == "--port" for arg in serve_args):
         raise ConfigError("--port: each start takes a free port; leave it out", "port")

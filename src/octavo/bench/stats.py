@@ -12,7 +12,8 @@ from octavo.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Figures of one list, in its unit; all 0 for an empty one. `percentiles`: (which, value) in order."""
+    """Figures of one list, in its unit; all 0 for an empty one. `percentiles`: (which, value) in
+    order."""
 
     mean: float
     median: float

@@ -1,4 +1,5 @@
-"""Which tokens may be drawn (min_p, top_k, top_p), and the draw itself. No full sort of a vocabulary."""
+"""Which tokens may be drawn (min_p, top_k, top_p), and the draw itself. No full sort of a
+vocabulary."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _GROUP = 64
 
 
 def largest(values: F32, count: int) -> Ids:
-    """Indices, ascending, of the `count` largest of `values` [n]; of equal ones the first come in."""
+    """Indices, ascending, of the `count` largest of `values` [n]; of equal ones the first come
+    in."""
     if count >= len(values):
         return np.arange(len(values))
     border = np.partition(values, len(values) - count)[len(values) - count]
@@ -39,7 +41,8 @@ def kept(x: F32, weights: F32, params: SamplingParams) -> Ids | None:
 
 
 def _nucleus(weights: F32, ids: Ids | None, top_p: float) -> Ids:
-    """The fewest of `ids` (None: all), likeliest first, that hold `top_p` of their weight together."""
+    """The fewest of `ids` (None: all), likeliest first, that hold `top_p` of their weight
+    together."""
     if ids is None:
         mass = top_p * float(weights.sum(dtype=np.float64))
         ids = _likely(weights, mass)
@@ -54,7 +57,8 @@ def _nucleus(weights: F32, ids: Ids | None, top_p: float) -> Ids:
 
 
 def _likely(weights: F32, mass: float) -> Ids:
-    """Ids, ascending, of all weights above some limit that hold `mass` together: what is left to sort."""
+    """Ids, ascending, of all weights above some limit that hold `mass` together: what is left to
+    sort."""
     for limit in (1e-2, 1e-4, 1e-6):
         ids = np.flatnonzero(weights >= np.float32(limit))
         if float(weights[ids].sum(dtype=np.float64)) >= mass:
@@ -63,7 +67,8 @@ def _likely(weights: F32, mass: float) -> Ids:
 
 
 def draw(weights: F32, u: float) -> int:
-    """The index that u in [0, 1) falls on when `weights` [n] (at least one above 0) are laid end to end.
+    """The index that u in [0, 1) falls on when `weights` [n] (at least one above 0) are laid end to
+    end.
 
     Two levels (groups of 64, then the group) in place of one running sum over the vocabulary.
     """
@@ -84,6 +89,7 @@ def draw(weights: F32, u: float) -> int:
 def _first_above(
     running: npt.NDArray[np.float64], parts: npt.NDArray[np.floating], target: float
 ) -> int:
-    """First index whose running sum exceeds `target`; rounding past the end gives the last part above 0."""
+    """First index whose running sum exceeds `target`; rounding past the end gives the last part
+    above 0."""
     i = int(np.searchsorted(running, target, side="right"))
     return i if i < len(parts) else int(np.flatnonzero(parts > 0)[-1])

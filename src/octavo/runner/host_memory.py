@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """Bytes that can be taken without swapping: the machine's, or what its cgroup leaves if that is less.
+    """Bytes that can be taken without swapping: the machine's, or what its cgroup leaves if that is
+    less.
 
     `root` is where /proc and /sys hang (for tests).
     """
@@ -23,7 +24,8 @@ def _meminfo(path: Path) -> int:
 
 
 def _cgroup_rooms(root: Path) -> Iterator[int]:
-    """Bytes left under the limit of each control group that this process is in (versions 2 and 1)."""
+    """Bytes left under the limit of each control group that this process is in (versions 2 and
+    1)."""
     base = root / "sys" / "fs" / "cgroup"
     for folder in _cgroup_folders(root, base):
         names = (("memory.max", "memory.current"),)
@@ -36,7 +38,8 @@ def _cgroup_rooms(root: Path) -> Iterator[int]:
 
 
 def _cgroup_folders(root: Path, base: Path) -> Iterator[Path]:
-    """The process's groups and all above them; in a container the path may lead nowhere, the top then counts."""
+    """The process's groups and all above them; in a container the path may lead nowhere, the top
+    then counts."""
     try:
         lines = (root / "proc" / "self" / "cgroup").read_text().splitlines()
     except OSError:

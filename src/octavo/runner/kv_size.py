@@ -69,7 +69,8 @@ def size_kv(shape: KVShape, cache: CacheConfig, demand: Demand) -> KVSize:
         flag = "--num-kv-blocks" if cache.num_kv_blocks else "--kv-cache-memory-bytes"
         raise ConfigError(
             f"the KV pool needs {human(needed)} ({num_blocks:,} blocks), but"
-            f" {human(max(0, demand.free_bytes))} of memory are free beside the weights; lower {flag}",
+            f" {human(max(0, demand.free_bytes))} of memory are free beside the weights;"
+            f" lower {flag}",
             flag[2:].replace("-", "_"),
         )
     held = num_blocks * shape.block_size

@@ -37,7 +37,8 @@ class KVShape:
         return values * np.dtype(self.dtype).itemsize
 
     def tiles(self, num_blocks: int) -> tuple[int, int, int, int, int]:
-        """Shape of the storage array of `num_blocks` blocks, as `ops.base.Batch.kv` describes it."""
+        """Shape of the storage array of `num_blocks` blocks, as `ops.base.Batch.kv` describes
+        it."""
         num_tiles = num_blocks * self.tiles_per_block
         return (num_tiles, self.num_layers, 2, self.num_kv_heads, self.head_dim * TILE)
 
@@ -45,8 +46,8 @@ class KVShape:
 class KVStorage:
     """The array that holds every block; block b is tiles b * n .. (b + 1) * n, n = tiles_per_block.
 
-    The memory reads as zeros until written and the kernel hands pages out on first touch, so resident
-    memory grows with use.
+    The memory reads as zeros until written and the kernel hands pages out on first touch, so
+    resident memory grows with use.
     """
 
     def __init__(self, ops: Ops, shape: KVShape, num_blocks: int) -> None:
@@ -59,7 +60,8 @@ class KVStorage:
             self.array: AnyArray = np.zeros(shape.tiles(num_blocks), dtype=shape.dtype)
         except (MemoryError, ValueError):
             raise ConfigError(
-                f"cannot reserve {num_blocks * shape.block_bytes:,} bytes for {num_blocks:,} KV blocks;"
+                f"cannot reserve {num_blocks * shape.block_bytes:,} bytes"
+                f" for {num_blocks:,} KV blocks;"
                 " lower --num-kv-blocks or --kv-cache-memory-bytes",
                 "num_kv_blocks",
             ) from None

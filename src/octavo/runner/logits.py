@@ -34,7 +34,8 @@ def adjust(row: F32, sample: SampleRequest) -> F32:
 
 
 def _penalise(x: F32, sample: SampleRequest) -> None:
-    """Apply the penalties to `x` in place, as the OpenAI API (additive) and CTRL (repetition) define them."""
+    """Apply the penalties to `x` in place, as the OpenAI API (additive) and CTRL (repetition)
+    define them."""
     params = sample.params
     history = _ids(sample.history, len(x), "history")
     if params.repetition_penalty != 1.0:

@@ -15,7 +15,8 @@ from octavo.runner.filters import largest
 
 
 def check_row(best: float) -> None:
-    """Raise SequenceError unless `best`, the largest logit of a row (NaN if it holds one), is finite."""
+    """Raise SequenceError unless `best`, the largest logit of a row (NaN if it holds one), is
+    finite."""
     if not math.isfinite(best):
         raise SequenceError(
             f"the model gave logits that are not numbers (largest: {best}); its weights or the"

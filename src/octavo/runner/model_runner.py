@@ -22,7 +22,8 @@ class LanguageModel(Protocol):
     """What the runner needs of a model; H hidden size, V vocabulary."""
 
     def hidden(self, batch: Batch) -> F32:
-        """Compute the step, writing keys and values; final hidden rows of `batch.logits_rows` [R, H]."""
+        """Compute the step, writing keys and values; final hidden rows of `batch.logits_rows` [R,
+        H]."""
         ...
 
     def logits(self, hidden: F32) -> F32:
@@ -39,7 +40,8 @@ class ModelRunner:
         self._inputs = InputBuilder(ops, storage)
 
     def execute(self, plan: StepPlan) -> StepResult:
-        """Carry out the moves, compute the tokens, sample. Failures of one sequence go to `failed`."""
+        """Carry out the moves, compute the tokens, sample. Failures of one sequence go to
+        `failed`."""
         result = StepResult()
         self._storage.execute(plan.moves)
         if not plan.seqs:

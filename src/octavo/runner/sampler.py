@@ -1,8 +1,8 @@
 """From logits to tokens.
 
-A token is a function of its row of logits, the request's parameters, seed, choice index and position,
-and of nothing else: every row is worked on alone, and the random number comes by counter. Order:
-logit_bias, bans (min_tokens), penalties; greedy if the temperature is 0; else temperature,
+A token is a function of its row of logits, the request's parameters, seed, choice index and
+position, and of nothing else: every row is worked on alone, and the random number comes by counter.
+Order: logit_bias, bans (min_tokens), penalties; greedy if the temperature is 0; else temperature,
 min_p, top_k, top_p and one draw.
 """
 

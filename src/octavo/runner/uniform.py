@@ -7,7 +7,8 @@ _GAMMA = 0x9E3779B97F4A7C15
 
 
 def _mix(z: int) -> int:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection that scatters every bit."""
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection that scatters every
+    bit."""
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
     return z ^ (z >> 31)

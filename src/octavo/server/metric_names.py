@@ -28,7 +28,8 @@ ENGINE_NUMBERS = (
     Number("preempted_tokens", "counter", "num_preempted_tokens",
            "tokens in the KV blocks given up in preemptions: to be found in the cache or computed "
            "again before the sequence goes on"),
-    Number("prompt_tokens", "counter", "prompt_tokens", "prompt tokens of the requests that were admitted"),
+    Number("prompt_tokens", "counter", "prompt_tokens",
+           "prompt tokens of the requests that were admitted"),
     Number("generation_tokens", "counter", "generation_tokens", "tokens generated"),
     Number("computed_tokens", "counter", "computed_tokens",
            "tokens that the model computed: prompts without cached tokens, generated tokens, "

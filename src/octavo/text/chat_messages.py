@@ -16,10 +16,11 @@ def normalise(
 ) -> list[Message]:
     """Copies of the messages whose content has a form that the template reads.
 
-    `takes_text`, `takes_parts`: the template reads content as a string, as a list of parts. Parts for
-    a template without them become one string, joined by newlines; the other way round a string becomes
-    one part. Arguments of tool calls, JSON text on the wire, become objects. Raises RequestError
-    naming the message that is malformed, UnsupportedParameterError for parts that are not text.
+    `takes_text`, `takes_parts`: the template reads content as a string, as a list of parts. Parts
+    for a template without them become one string, joined by newlines; the other way round a string
+    becomes one part. Arguments of tool calls, JSON text on the wire, become objects. Raises
+    RequestError naming the message that is malformed, UnsupportedParameterError for parts that are
+    not text.
     """
     if isinstance(messages, str | bytes) or not isinstance(messages, Sequence) or not messages:
         raise RequestError("messages: expected a list with at least one message", "messages")

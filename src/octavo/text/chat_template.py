@@ -65,7 +65,8 @@ class ChatTemplate:
         if continue_final_message:
             if add_generation_prompt:
                 raise RequestError(
-                    "continue_final_message: expected add_generation_prompt=false with it, got true",
+                    "continue_final_message: expected add_generation_prompt=false with it, "
+                    "got true",
                     "continue_final_message",
                 )
             mark = _mark_end(prepared[-1], str(prepared))
@@ -121,7 +122,8 @@ class _Compiled:
 
 
 def _mark_end(message: dict[str, Any], all_text: str) -> str:
-    """Put a mark after the text of a message; returns the mark, which occurs nowhere in all_text."""
+    """Put a mark after the text of a message; returns the mark, which occurs nowhere in
+    all_text."""
     mark = "[continue-here]"
     while mark in all_text:
         mark = f"[{mark}]"

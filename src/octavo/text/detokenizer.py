@@ -11,10 +11,10 @@ from octavo.text.vocab import Vocab
 class IncrementalDetokenizer:
     """The text of a growing sequence of tokens.
 
-    All that push() returned, followed by flush(), is what decoding the whole sequence at once gives,
-    byte for byte: bytes of an unfinished character wait until it is whole, and bytes that can never
-    become one turn into U+FFFD just as `bytes.decode(errors="replace")` has it. The cost per token
-    does not depend on how many came before.
+    All that push() returned, followed by flush(), is what decoding the whole sequence at once
+    gives, byte for byte: bytes of an unfinished character wait until it is whole, and bytes that
+    can never become one turn into U+FFFD just as `bytes.decode(errors="replace")` has it. The cost
+    per token does not depend on how many came before.
 
     `prompt_token_ids` is what the sequence continues. Nothing of it is returned, but it decides
     whether the first space counts (SentencePiece adds one in front of a whole text), and a

@@ -1,4 +1,5 @@
-"""The sandbox that chat templates run in: what Hub templates expect, and limits on what they cost."""
+"""The sandbox that chat templates run in: what Hub templates expect, and limits on what they
+cost."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class TemplateRaised(Exception):
 
 @cache
 def environment() -> jinja2.Environment:
-    """The environment of all templates: an immutable sandbox, blocks trimmed as Hub templates expect.
+    """The environment of all templates: an immutable sandbox, blocks trimmed as Hub templates
+    expect.
 
     It has loop controls, the tag {% generation %} (which only marks text), and a tojson that writes
     characters as they are.
@@ -68,7 +70,8 @@ def compile_template(source: str) -> jinja2.Template:
         return environment().from_string(source)
     except jinja2.TemplateSyntaxError as error:
         raise RequestError(
-            f"the model's chat template has a syntax error in line {error.lineno}: {error.message}; "
+            f"the model's chat template has a syntax error in line {error.lineno}: "
+            f"{error.message}; "
             "pass a corrected one with --chat-template"
         ) from None
     except (RecursionError, OverflowError, MemoryError, SyntaxError) as error:

@@ -1,8 +1,8 @@
 """How byte-level BPE vocabularies cut text into words, by the name in tokenizer.ggml.pre.
 
 The name stands for the pre-tokenizer of the model's own tokenizer.json; a vocabulary works only
-with the one it was trained with. Each entry is a list of patterns, applied one after the other: what
-a pattern matches becomes a word, what lies between matches is left to the next pattern.
+with the one it was trained with. Each entry is a list of patterns, applied one after the other:
+what a pattern matches becomes a word, what lies between matches is left to the next pattern.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def spec_for(name: str) -> PreTokenizerSpec:
     """The pre-tokenizer of that name. Raises UnsupportedModelError listing the known names."""
     if name not in SPECS:
         raise UnsupportedModelError(
-            f"tokenizer.ggml.pre: unknown pre-tokenizer {name!r}; known are {', '.join(sorted(SPECS))}"
+            f"tokenizer.ggml.pre: unknown pre-tokenizer {name!r}; "
+            f"known are {', '.join(sorted(SPECS))}"
         )
     return SPECS[name]
 

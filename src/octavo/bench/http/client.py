@@ -23,7 +23,8 @@ class HttpError(ConnectionError):
 
 
 class HttpClient:
-    """Use it as an asynchronous context manager; it opens as many connections as there are requests at once."""
+    """Use it as an asynchronous context manager; it opens as many connections as there are requests
+    at once."""
 
     def __init__(self, base_url: str, headers: Mapping[str, str] | None = None) -> None:
         self.url = base_url.rstrip("/").removesuffix("/v1")

@@ -34,7 +34,8 @@ class Connection(asyncio.Protocol):
         self.is_reusable = True
 
     def request(self, data: bytes, on_body: OnBody) -> asyncio.Future[int]:
-        """Send the bytes of a request; the future gives the status once the response is complete."""
+        """Send the bytes of a request; the future gives the status once the response is
+        complete."""
         assert self._transport is not None
         assert self._done is None or self._done.done()
         self._done = asyncio.get_running_loop().create_future()
@@ -53,7 +54,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- asyncio ------------------------------------------------------------------------------------
+    # -- asyncio -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -83,7 +84,7 @@ class Connection(asyncio.Protocol):
         why = "the server closed the connection"
         self._fail(Lost(why + (" within a response" if self._any else ""), not self._any))
 
-    # -- httptools ----------------------------------------------------------------------------------
+    # -- httptools ---------------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Only whether the response says where it ends."""

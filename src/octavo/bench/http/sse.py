@@ -11,8 +11,9 @@ _BOM = b"\xef\xbb\xbf"
 class SSEParser:
     """Feed it bytes; it gives the data of each event that ended in them.
 
-    Lines end in LF, CR or CRLF. `data` lines of one event are joined by LF; comments and other fields
-    are passed over; an event without data is none. What is left at the end of the stream was no event.
+    Lines end in LF, CR or CRLF. `data` lines of one event are joined by LF; comments and other
+    fields are passed over; an event without data is none. What is left at the end of the stream was
+    no event.
     """
 
     def __init__(self) -> None:

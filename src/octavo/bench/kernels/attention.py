@@ -28,7 +28,8 @@ def attention_results(
     min_seconds: float,
     rounds: int,
 ) -> Iterator[Result]:
-    """Decode (one query per sequence) for each batch and context; the last chunk of a prompt for each context.
+    """Decode (one query per sequence) for each batch and context; the last chunk of a prompt for
+    each context.
 
     Block ids are in random order, as after some hours of service.
     """
@@ -74,7 +75,8 @@ def attention_bytes(shape: ModelShape, context: int, num_seqs: int, num_rows: in
 
 
 def attention_ops(shape: ModelShape, context: int, num_seqs: int, num_rows: int) -> int:
-    """Two multiply-adds for each dimension, head, query and token that it sees; the softmax is not counted."""
+    """Two multiply-adds for each dimension, head, query and token that it sees; the softmax is not
+    counted."""
     first = context - num_rows + 1  # tokens that the first query sees
     seen = num_rows * (first + context) // 2
     return num_seqs * 4 * shape.num_heads * shape.head_dim * seen

@@ -1,4 +1,5 @@
-"""Everything between the large kernels: norms, rotary embedding with the KV write, gate, copies of blocks."""
+"""Everything between the large kernels: norms, rotary embedding with the KV write, gate, copies of
+blocks."""
 
 from __future__ import annotations
 

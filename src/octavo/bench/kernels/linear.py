@@ -19,7 +19,8 @@ COLD_BYTES = 128 << 20
 MAX_COPIES = 64
 
 MAX_BYTES = 256 << 20
-"""A larger matrix is measured with fewer outputs: rates do not depend on it, and memory stays small."""
+"""A larger matrix is measured with fewer outputs: rates do not depend on it, and memory stays
+small."""
 
 
 def linear_results(

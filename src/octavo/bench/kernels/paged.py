@@ -28,10 +28,11 @@ def paged_results(
     min_seconds: float,
     rounds: int,
 ) -> Iterator[dict[str, Any]]:
-    """For each context and batch: seconds of both, and contiguous / paged (1: paging costs nothing).
+    """For each context and batch: seconds of both, and contiguous / paged (1: paging costs
+    nothing).
 
-    Blocks 0, 1, 2, ... hold the sequences in order; copies of them lie all over the rest of the pool.
-    Raises EngineError if the two give different results.
+    Blocks 0, 1, 2, ... hold the sequences in order; copies of them lie all over the rest of the
+    pool. Raises EngineError if the two give different results.
     """
     for context in contexts:
         for num_seqs in batches:
@@ -51,7 +52,8 @@ def paged_results(
             first, second = (ops.paged_attention(q, 0, batch, heads) for batch in pair)
             if not np.array_equal(first, second):
                 raise EngineError(
-                    f"{shape.name}, context {context}, batch {num_seqs}: scattered blocks gave other results"
+                    f"{shape.name}, context {context}, batch {num_seqs}: "
+                    "scattered blocks gave other results"
                 )
             calls = [over_layers(ops, kv, batch, num_seqs) for batch in pair]
             times = in_turns(calls[0], calls[1], min_seconds, rounds)

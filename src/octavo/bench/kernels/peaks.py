@@ -23,8 +23,8 @@ TRIES = 7
 class Peaks:
     """The best of a few tries, on all threads of the context.
 
-    `read`: bytes per second from memory. `fma`, `dot`: operations per second, a multiply-add is two.
-    `dot_name`: the instruction that `dot` was measured with.
+    `read`: bytes per second from memory. `fma`, `dot`: operations per second, a multiply-add is
+    two. `dot_name`: the instruction that `dot` was measured with.
     """
 
     isa: str
@@ -40,7 +40,8 @@ class Peaks:
 
 
 class PeakMeter:
-    """Measures the three peaks, in turns, again and again: between the kernels, so that both see the same machine."""
+    """Measures the three peaks, in turns, again and again: between the kernels, so that both see
+    the same machine."""
 
     def __init__(self, context: _native.Context, min_seconds: float) -> None:
         self._context = context

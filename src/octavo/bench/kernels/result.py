@@ -10,7 +10,8 @@ from octavo.bench.kernels.peaks import Peaks
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`num_bytes`: read and written by a call, each array once. `num_ops`: arithmetic of a call, or 0.
+    """`num_bytes`: read and written by a call, each array once. `num_ops`: arithmetic of a call, or
+    0.
 
     `is_integer`: the arithmetic is 8-bit dot products, else float32.
     """

@@ -28,7 +28,7 @@ def bench_kernels(options: KernelOptions, output: OutputOptions) -> dict[str, An
         raise ConfigError(f"the native CPU kernels are not installed: {error}") from None
     threads = DeviceConfig(threads=options.threads).num_threads
     try:
-        ops = CpuOps(threads, options.isa)
+        ops = CpuOps(threads, options.isa or "")
     except ValueError as error:
         raise ConfigError(str(error), "isa") from None
     shapes = [SHAPES[name] for name in models]
@@ -101,7 +101,8 @@ def _show(result: dict[str, Any]) -> None:
     print(
         f"{machine['cpu']}, {peaks['threads']} threads, {peaks['isa']}; load average "
         f"{machine['load_average']} to {machine['load_average_after']}\n"
-        f"peaks: read {peaks['read'] / 1e9:.1f} GB/s; float32 FMA {peaks['fma'] / 1e9:.0f} GFLOP/s; "
+        f"peaks: read {peaks['read'] / 1e9:.1f} GB/s; "
+        f"float32 FMA {peaks['fma'] / 1e9:.0f} GFLOP/s; "
         f"integer {peaks['dot'] / 1e9:.0f} GOP/s ({peaks['dot_name']})\n"
     )
     if "paged" in result:

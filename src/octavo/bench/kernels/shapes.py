@@ -19,7 +19,8 @@ class ModelShape:
     vocab_size: int
 
     def linears(self) -> dict[str, tuple[int, int]]:
-        """Name -> (outputs, inputs) of each linear map of a layer, stacked as models/ does; and the output matrix."""
+        """Name -> (outputs, inputs) of each linear map of a layer, stacked as models/ does; and the
+        output matrix."""
         qkv = (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
         return {
             "qkv": (qkv, self.hidden),

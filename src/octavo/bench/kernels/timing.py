@@ -38,11 +38,13 @@ def seconds_of(call: Call, min_seconds: float, rounds: int) -> float:
 
 
 def in_turns(a: Call, b: Call, min_seconds: float, rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds of one call of each, A B A B ..., for `rounds` rounds of at least `min_seconds` / rounds."""
+    """Seconds of one call of each, A B A B ..., for `rounds` rounds of at least `min_seconds` /
+    rounds."""
     count = max(repeat_count(a, min_seconds / rounds), repeat_count(b, min_seconds / rounds))
     times: tuple[list[float], list[float]] = ([], [])
     for i in range(rounds):
-        # Every second round the other way round: what comes first may find the cache in another state.
+        # Every second round the other way round: what comes first may find the cache in another
+        # state.
         for side in (0, 1) if i % 2 == 0 else (1, 0):
             times[side].append(run((a, b)[side], count) / count)
     return times

@@ -1,4 +1,5 @@
-"""What these benchmarks need of a loaded model: `octavo.LLM`, which stands above this layer and is handed in."""
+"""What these benchmarks need of a loaded model: `octavo.LLM`, which stands above this layer and is
+handed in."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Model(Protocol):
 
 
 def params_for(samples: Sequence[Sample], n: int = 1) -> list[SamplingParams]:
-    """Greedy (drawn, if there are several choices), on past the end of text: the full length of each."""
+    """Greedy (drawn, if there are several choices), on past the end of text: the full length of
+    each."""
     temperature = 0.0 if n == 1 else 1.0
     return [
         SamplingParams(max_tokens=s.output_len, temperature=temperature, ignore_eos=True, n=n)

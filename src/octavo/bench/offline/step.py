@@ -21,8 +21,9 @@ from octavo.bench.workload.load import load_samples
 from octavo.errors import EngineError
 
 PIECES = ("schedule", "inputs", "model", "sample", "update", "books", "text")
-"""In order: scheduler.schedule; arrays for the model; its forward pass; moves and choosing tokens; scheduler.update;
-the rest of EngineCore.step (times, locks); between steps: detokenising and the caller."""
+"""In order: scheduler.schedule; arrays for the model; its forward pass; moves and choosing tokens;
+scheduler.update; the rest of EngineCore.step (times, locks); between steps: detokenising and the
+caller."""
 
 
 def bench_step(llm: Model, options: StepOptions, output: OutputOptions) -> dict[str, Any]:
@@ -51,7 +52,8 @@ def bench_step(llm: Model, options: StepOptions, output: OutputOptions) -> dict[
 
 
 def measure(llm: Model, size: int, options: StepOptions, seed: int) -> dict[str, Any]:
-    """Seconds of one decode step with `size` sequences in flight, whole and by piece: medians over the steps.
+    """Seconds of one decode step with `size` sequences in flight, whole and by piece: medians over
+    the steps.
 
     Steps that compute more than one token of a sequence (prompts) do not count.
     """
@@ -101,10 +103,12 @@ class Laps:
 
 
 def pieces(laps: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Times of steps by the watch's names -> medians of PIECES, and `step`, their sum. Raises EngineError."""
+    """Times of steps by the watch's names -> medians of PIECES, and `step`, their sum. Raises
+    EngineError."""
     if not laps:
         raise EngineError(
-            "no step had all sequences in flight; give --kv-cache-memory-bytes or --max-num-seqs more, "
+            "no step had all sequences in flight; "
+            "give --kv-cache-memory-bytes or --max-num-seqs more, "
             "or --in-flight less"
         )
     found: dict[str, list[float]] = {name: [] for name in PIECES}

@@ -16,7 +16,8 @@ from octavo.bench.workload.sample import Tokenizer
 def bench_throughput(
     llm: Model, tokenizer: Tokenizer, dataset: DatasetOptions, output: OutputOptions, seed: int = 0
 ) -> dict[str, Any]:
-    """Run, print, and give the result. Arrival times of a trace are not kept: all is there at once."""
+    """Run, print, and give the result. Arrival times of a trace are not kept: all is there at
+    once."""
     report.check_json(output.json)
     if dataset.vocab_size is None:
         dataset = dataclasses.replace(dataset, vocab_size=llm.built.limits.vocab_size)

@@ -22,7 +22,8 @@ def parse_goodput(texts: Sequence[str]) -> dict[str, float]:
             value = math.nan
         if name not in NAMES or not 0 < value < math.inf:
             raise ConfigError(
-                f"--goodput: expected NAME:MILLISECONDS with a name of {', '.join(NAMES)}, got {part!r}",
+                f"--goodput: expected NAME:MILLISECONDS with a name of {', '.join(NAMES)}, "
+                f"got {part!r}",
                 "goodput",
             )
         limits[name] = value / 1000

@@ -12,8 +12,9 @@ class Outcome:
         started ---- ttft ----> first token ---- itl[0] ----> .. ---- itl[-1] ----> last token
                ------------------------------ latency --------------------------------->
 
-    `itl` has an entry for each chunk after the first one; a server may put several tokens into a chunk.
-    `output_len` is what the server counted, or else the number of chunks. `error` says why it failed.
+    `itl` has an entry for each chunk after the first one; a server may put several tokens into a
+    chunk. `output_len` is what the server counted, or else the number of chunks. `error` says why
+    it failed.
     """
 
     prompt_len: int = 0

@@ -140,7 +140,8 @@ async def _warm_up(sender: Sender, samples: Sequence[Sample], options: ServeOpti
 
 
 def _other(sample: Sample) -> Sample:
-    """As long as `sample`, but with another beginning: a warm-up must not fill the prefix cache for the run."""
+    """As long as `sample`, but with another beginning: a warm-up must not fill the prefix cache for
+    the run."""
     prompt = sample.prompt
     turned = " ".join(prompt.split()[::-1]) if isinstance(prompt, str) else prompt[::-1]
     return Sample(turned or prompt, min(sample.output_len, 16))

@@ -48,7 +48,8 @@ class Sender:
         return {"prompt": prompt}
 
     async def send(self, sample: Sample) -> Outcome:
-        """Send one request and read its stream. Failures are told in `Outcome.error`, never raised."""
+        """Send one request and read its stream. Failures are told in `Outcome.error`, never
+        raised."""
         body = self.body(sample)
         stream = Stream(time.perf_counter())
         refused: list[bytes] = []

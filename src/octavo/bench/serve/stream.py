@@ -91,7 +91,8 @@ class Stream:
             self._num_chunks += 1
 
     def _is_token(self, choice: _Choice) -> bool:
-        """A chunk that brings a token. In completions that may be one with no printable text yet."""
+        """A chunk that brings a token. In completions that may be one with no printable text
+        yet."""
         delta = choice.delta
         if delta is not None:
             self.outcome.text += delta.content or ""

@@ -14,8 +14,9 @@ def arrival_times(
 ) -> list[float]:
     """Seconds after the start for each sample, rising from 0.
 
-    `rate` None: the samples' own times (0 where there are none). inf: all at once. Else gaps are drawn
-    from a gamma distribution of the mean 1/rate and the shape `burstiness`; 1 is a Poisson process.
+    `rate` None: the samples' own times (0 where there are none). inf: all at once. Else gaps are
+    drawn from a gamma distribution of the mean 1/rate and the shape `burstiness`; 1 is a Poisson
+    process.
     """
     if rate is None:
         return [s.arrival or 0.0 for s in samples]

@@ -45,10 +45,12 @@ def _json(path: Path, text: str) -> Any:
 def sharegpt(
     path: Path, options: DatasetOptions, draw: Draw, tokenizer: Tokenizer | None
 ) -> Iterator[Sample]:
-    """First turns of conversations, in random order; those too short or too long are passed over."""
+    """First turns of conversations, in random order; those too short or too long are passed
+    over."""
     if tokenizer is None and options.sharegpt_output_len is None:
         raise ConfigError(
-            "--tokenizer: sharegpt needs one to count the tokens of its answers; or give --sharegpt-output-len",
+            "--tokenizer: sharegpt needs one to count the tokens of its answers; "
+            "or give --sharegpt-output-len",
             "tokenizer",
         )
     entries = _json(path, _read(path))
@@ -84,7 +86,8 @@ def _first_turns(entry: Any) -> tuple[str, str] | None:
 
 
 def custom(path: Path, options: DatasetOptions) -> Iterator[Sample]:
-    """{"requests": [...]}, a list, or JSON lines of objects with `prompt` (text or token ids) and `max_tokens`."""
+    """{"requests": [...]}, a list, or JSON lines of objects with `prompt` (text or token ids) and
+    `max_tokens`."""
     entries = _json(path, _read(path))
     if isinstance(entries, dict):
         entries = entries.get("requests", [entries])

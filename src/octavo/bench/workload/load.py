@@ -13,7 +13,8 @@ from octavo.errors import ConfigError
 def load_samples(
     options: DatasetOptions, seed: int, tokenizer: Tokenizer | None = None
 ) -> list[Sample]:
-    """The requests of a run. Raises ConfigError for a file that is missing or not what it should be."""
+    """The requests of a run. Raises ConfigError for a file that is missing or not what it should
+    be."""
     draw = Draw(options, seed, tokenizer)
     name = options.dataset_name
     if name == "random":
@@ -45,7 +46,8 @@ def _from_file(
 
 
 def as_text(samples: list[Sample], tokenizer: Tokenizer) -> list[Sample]:
-    """Token ids decoded. The server may cut the text into other tokens, so lengths are about the same."""
+    """Token ids decoded. The server may cut the text into other tokens, so lengths are about the
+    same."""
     return [
         s
         if isinstance(s.prompt, str)

@@ -54,7 +54,8 @@ class Draw:
         self.high = options.vocab_size or (tokenizer.vocab_size if tokenizer else VOCAB_SIZE)
         if self.high <= self.low + 1:
             raise ConfigError(
-                f"--min-token-id: expected less than the vocabulary of {self.high} minus 1, got {self.low}",
+                f"--min-token-id: expected less than the vocabulary of {self.high} minus 1, "
+                f"got {self.low}",
                 "min_token_id",
             )
 
@@ -70,7 +71,8 @@ class Draw:
 
 
 def salted(samples: Sequence[Sample], salt: int, draw: Draw) -> list[Sample]:
-    """The samples with another beginning for each `salt`: the first token id, or a word before the text."""
+    """The samples with another beginning for each `salt`: the first token id, or a word before the
+    text."""
     if salt == 0:
         return list(samples)
     first = draw.low + salt % (draw.high - draw.low)

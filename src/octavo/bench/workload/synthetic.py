@@ -30,11 +30,13 @@ def prefix_repetition(options: DatasetOptions, draw: Draw) -> Iterator[Sample]:
 
 
 SPREAD = 1.0
-"""Standard deviation of the logarithm of a length: chats have many short and few very long turns."""
+"""Standard deviation of the logarithm of a length: chats have many short and few very long
+turns."""
 
 
 def sharegpt_like(options: DatasetOptions, draw: Draw) -> Iterator[Sample]:
-    """Lengths of chat: log-normal with the means of ShareGPT (vLLM paper, fig. 11: 161 in, 338 out).
+    """Lengths of chat: log-normal with the means of ShareGPT (vLLM paper, fig. 11: 161 in, 338
+    out).
 
     Pairs longer than --max-sample-len together are drawn again.
     """
