@@ -88,6 +88,14 @@ Safetensors may be F32, F16 or BF16, in one file or several; they run as they ar
 or `q4`. GGUF tensors stay in the precision of their file:
 """
 
+PACKED = """At start, weights are packed for the processor's vectors. Where that, with quantising, takes more than two
+seconds of processor time (not for the small models below), the packed weights are kept in the folder `packed` of Octavo's cache; they are
+written in the background, and later starts map the file instead. Each of its parts has a checksum: one that is damaged is packed
+again. The numbers are the same, bit for bit. A file belongs to one state of the model's files; an earlier state's is deleted, and
+so are the files not used for longest once all exceed 32 GB. They may be deleted at any time. `--no-packed-cache` neither reads
+nor writes them.
+"""
+
 ALIASES = """The column *sampling* holds what the model card recommends where the model's files do not say it:
 it is what a model asked for by its alias samples with, in every command and in `octavo.LLM`, unless the request or the flags
 say otherwise. The same files by their path or hub id have no such defaults.
@@ -279,7 +287,7 @@ def catalog_row(model: Any) -> tuple[str, ...]:
 def models() -> str:
     formats = ", ".join(f"`{name}`" for name in FORMATS)
     rows = [catalog_row(model) for model in CATALOG.values()]
-    text = f"{MODELS}{formats}.\n\n## Aliases\n\nThe default is `{DEFAULT.alias}`. {ALIASES}\n"
+    text = f"{MODELS}{formats}.\n\n{PACKED}\n## Aliases\n\nThe default is `{DEFAULT.alias}`. {ALIASES}\n"
     return text + table(("alias", "size, context", "from", "sampling"), rows)
 
 
