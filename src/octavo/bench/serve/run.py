@@ -18,7 +18,7 @@ from octavo.bench.serve.goodput import num_good, parse_goodput
 from octavo.bench.serve.metrics import METRICS, details, figures
 from octavo.bench.serve.outcome import Outcome
 from octavo.bench.serve.ready import ready_model
-from octavo.bench.serve.sender import Sender, parse_headers
+from octavo.bench.serve.sender import Sender, parse_extra, parse_headers
 from octavo.bench.stats import parse_percentiles
 from octavo.bench.workload.arrivals import arrival_times
 from octavo.bench.workload.load import as_text, load_samples
@@ -37,6 +37,7 @@ def bench_serve(
     percentiles = parse_percentiles(options.metric_percentiles)
     metrics = _metrics(options.percentile_metrics)
     limits = parse_goodput(options.goodput)
+    parse_extra(options.extra_body)  # refused now, not after the wait for a server
     report.check_json(output.json)
     samples = _samples(options, load_samples(dataset, seed, tokenizer), tokenizer)
     times = arrival_times(samples, options.request_rate, options.burstiness, seed)
