@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class Tokenizer:
-    """One model's tokenizer, whatever file it came from (hf.load_hf_tokenizer, gguf.gguf_tokenizer).
+    """One model's tokenizer, whatever file it came from (hf.load_hf_tokenizer,
+    gguf.gguf_tokenizer).
 
-    `backend` splits text into ids and adds nothing of its own; `prefix_ids` and `suffix_ids` are what
-    add_special_tokens puts around a text (a BOS token, as a rule). Encoding may be called from
+    `backend` splits text into ids and adds nothing of its own; `prefix_ids` and `suffix_ids` are
+    what add_special_tokens puts around a text (a BOS token, as a rule). Encoding may be called from
     several threads. `eos_token_ids` are all the tokens that end an answer, the main one first.
     """
 
@@ -54,7 +55,8 @@ class Tokenizer:
         Raises RequestError for text that is not valid Unicode (a lone surrogate).
         """
         try:
-            # encode() holds the interpreter's lock for seconds on a long text, encode_batch does not.
+            # encode() holds the interpreter's lock for seconds on a long text, encode_batch does
+            # not.
             ids: list[int] = self._backend.encode_batch([text], add_special_tokens=False)[0].ids
         except (TypeError, UnicodeEncodeError):
             raise RequestError(_not_unicode(text)) from None
@@ -78,7 +80,8 @@ class Tokenizer:
         )
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The exact bytes of one token, which may be a part of a character; b"" if there is none."""
+        """The exact bytes of one token, which may be a part of a character; b"" if there is
+        none."""
         return self.vocab.token_bytes(token_id)
 
     def token_text(self, token_id: int) -> str:
@@ -102,6 +105,7 @@ def _not_unicode(text: object) -> str:
         return f"expected text, got {type(text).__name__}"
     at = next((i for i, char in enumerate(text) if "\ud800" <= char <= "\udfff"), 0)
     return (
-        f"expected valid Unicode text, got a lone surrogate U+{ord(text[at]):04X} at character {at}; "
+        f"expected valid Unicode text, got a lone surrogate U+{ord(text[at]):04X} "
+        f"at character {at}; "
         "send the whole character (surrogates only in pairs)"
     )
