@@ -88,12 +88,12 @@ Safetensors may be F32, F16 or BF16, in one file or several; they run as they ar
 or `q4`. GGUF tensors stay in the precision of their file:
 """
 
-PACKED = """At start, weights are packed for the processor's vectors. Where that, with quantising, takes more than two
-seconds of processor time (not for the small models below), the packed weights are kept in the folder `packed` of Octavo's cache; they are
-written in the background, and later starts map the file instead. Each of its parts has a checksum: one that is damaged is packed
-again. The numbers are the same, bit for bit. A file belongs to one state of the model's files; an earlier state's is deleted, and
-so are the files not used for longest once all exceed 32 GB. They may be deleted at any time. `--no-packed-cache` neither reads
-nor writes them.
+PACKED = """At start, weights are packed for the processor's vectors. Where that, with quantising, takes more than a second of processor time
+(not for the default model), the packed weights are kept in the folder `packed` of Octavo's cache; they are written in the
+background, and later starts map the file instead. Each of its parts has a checksum: one that is damaged is packed again. The
+numbers are the same, bit for bit. A file belongs to one state of the model's files; an earlier state's is deleted, and so are the
+files not used for longest once all exceed 32 GB. They may be deleted at any time. `--no-packed-cache` neither reads nor writes
+them.
 """
 
 ALIASES = """The column *sampling* holds what the model card recommends where the model's files do not say it:

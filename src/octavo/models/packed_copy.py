@@ -6,6 +6,7 @@ Where: `packed/` in the user's cache directory. The files may be deleted at any 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import threading
@@ -17,8 +18,11 @@ from octavo.models.packed_folder import PackedName, save
 
 log = logging.getLogger(__name__)
 
-WORTH_SECONDS = 2.0
-"""Processor time of packing from which a copy is kept. The default model packs in a tenth of that."""
+WORTH_SECONDS = 1.0
+"""Processor time of packing from which a copy is kept: a billion weights in 4 bits. The default model takes a tenth."""
+
+EXIT_SECONDS = 5.0
+"""How long an exit waits for a copy that is being written; then it is given up."""
 
 
 class PackedCopy:
@@ -64,7 +68,7 @@ class PackedCopy:
         """All parts are there; preparing took `seconds` of processor time. Writes the copy if that is worth it.
 
         In the background: what is written is memory that no one changes, by calls that hold no lock of Python's, so
-        that a server can answer meanwhile. An exit before it is done leaves nothing.
+        that a server can answer meanwhile. A copy that is not done at exit, nor soon after, is given up.
         """
         if self._file is not None:
             self._file.close()
@@ -109,5 +113,8 @@ class PackedCopy:
 
 
 def _end(writer: threading.Thread, stop: threading.Event) -> None:
+    """At exit: a short program waits a while for its copy, or each of its runs would pack again."""
+    with contextlib.suppress(KeyboardInterrupt):
+        writer.join(EXIT_SECONDS)
     stop.set()
     writer.join()
