@@ -14,7 +14,7 @@ _GROUP = 32
 
 
 class TensorSource(Protocol):
-    """What is needed of a checkpoint, which has checked that all tensors are there and of the right shapes."""
+    """What is needed of a checkpoint, which has checked names and shapes of its tensors."""
 
     def tensor(self, name: str) -> WeightTensor:
         """The tensor of that Hugging Face name, its numbers finite; else MalformedModelError."""
@@ -27,7 +27,7 @@ class TensorSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Convert:
-    """Matrices get the format `to`: None is their own, F32, or a quantised one for those in floats."""
+    """Matrices get the format `to`: None (their own), F32, or for floats a quantised one."""
 
     to: str | None = None
 
@@ -60,9 +60,9 @@ class Conversions:
 def conversions(source: TensorSource, dtype: str, quantization: str | None) -> Conversions:
     """The conversions that --dtype (auto, float32) and --quantization (None, q8, q4) ask for.
 
-    q8 is GGUF's Q8_0. q4 is Q4_1 for the layers; embedding and output matrix, which are few and matter more, get
-    Q8_0. A row that is not whole groups of 32 stays as it is. Raises ConfigError if the settings contradict each other,
-    or if the weights are quantised already.
+    q8 is GGUF's Q8_0. q4 is Q4_1 for the layers; embedding and output matrix, which are few and
+    matter more, get Q8_0. A row that is not whole groups of 32 stays as it is. Raises ConfigError
+    if the settings contradict each other, or if the weights are quantised already.
     """
     if quantization is None:
         convert = Convert("F32" if dtype == "float32" else None)
@@ -75,8 +75,8 @@ def conversions(source: TensorSource, dtype: str, quantization: str | None) -> C
     found = source.peek(_SAMPLE).type
     if found not in FLOAT_FORMATS:
         raise ConfigError(
-            f"--quantization {quantization}: expected weights in {', '.join(FLOAT_FORMATS)}, got {found}, "
-            "which is quantised already; leave the flag out",
+            f"--quantization {quantization}: expected weights in {', '.join(FLOAT_FORMATS)}, "
+            f"got {found}, which is quantised already; leave the flag out",
             "quantization",
         )
     return Conversions(Convert("Q4_1" if quantization == "q4" else "Q8_0"), Convert("Q8_0"))

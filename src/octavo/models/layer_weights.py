@@ -25,7 +25,7 @@ class LayerWeights:
         return self.prepare.vector(self.prefix + name)
 
     def linear(self, *names: str, bias: bool) -> Linear:
-        """The maps of those names (without .weight), stacked over their outputs, with their biases or none."""
+        """The maps of those names (without .weight), stacked over outputs; `bias`: theirs too."""
         matrices = [f"{self.prefix}{name}.weight" for name in names]
         weight = self.prepare.linear(matrices, self.convert)
         if not bias:

@@ -1,6 +1,7 @@
-"""Packed weights kept on disk, so that a large model is quantised and packed at its first start only.
+"""Packed weights kept on disk: a large model is quantised and packed at its first start only.
 
-Where: `packed/` in the user's cache directory. The files may be deleted at any time; the next start makes them again.
+Where: `packed/` in the user's cache directory. The files may be deleted at any time; the next start
+makes them again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from octavo.models.packed_folder import PackedName, save
 log = logging.getLogger(__name__)
 
 WORTH_SECONDS = 1.0
-"""Processor time of packing from which a copy is kept: a billion weights in 4 bits. The default model takes a tenth."""
+"""Processor time of packing from which a copy is kept: about that of a billion weights.
+
+The default model takes a tenth.
+"""
 
 EXIT_SECONDS = 5.0
 """How long an exit waits for a copy that is being written; then it is given up."""
@@ -28,13 +32,16 @@ EXIT_SECONDS = 5.0
 class PackedCopy:
     """The copy of one model's weights under one conversion, during one load.
 
-    `take` parts from it and `keep` those that it lacked; `finish` decides whether to write it (again).
+    `take` parts from it and `keep` those that it lacked; `finish` decides whether to write it.
     """
 
     def __init__(
         self, folder: Path, name: PackedName, key: Callable[[], str], threads: int = 1
     ) -> None:
-        """`key()` tells what is packed and how, exactly; not called unless a copy is there or to be written."""
+        """`key()` tells what is packed and how, exactly.
+
+        It is not called unless a copy is there or to be written.
+        """
         self._folder = folder
         self._name = name
         self._key = key
@@ -65,10 +72,11 @@ class PackedCopy:
         self._parts.append(part)
 
     def finish(self, seconds: float) -> None:
-        """All parts are there; preparing took `seconds` of processor time. Writes the copy if that is worth it.
+        """All parts are there; preparing took `seconds` of processor time. Writes if that pays.
 
-        In the background: what is written is memory that no one changes, by calls that hold no lock of Python's, so
-        that a server can answer meanwhile. A copy that is not done at exit, nor soon after, is given up.
+        In the background: what is written is memory that no one changes, by calls that hold no
+        lock of Python's, so that a server can answer meanwhile. A copy that is not done at exit,
+        nor soon after, is given up.
         """
         if self._file is not None:
             self._file.close()

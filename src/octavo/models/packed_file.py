@@ -1,13 +1,15 @@
-"""A file of packed weights: memory of linear maps as the kernels want it, each part with its checksum.
+"""A file of packed weights: memory as the kernels want it, each part with its checksum.
 
     8 bytes  magic
     8 bytes  length of the header, little-endian
     8 bytes  its checksum (xxh3)
-    header   JSON: key, bytes of all parts, and for each part its name, matrices, width, offset, size and checksum
-    parts    each at a multiple of 4096, offsets counted from the first one; the file ends at such a multiple
+    header   JSON: key, bytes of all parts, and of each part its name, matrices, width, offset,
+             size and checksum
+    parts    each at a multiple of 4096, offsets counted from the first one; the file ends at
+             such a multiple
 
-A mapping of the file is thus the memory that the kernels read. The key says what was packed and how; a file with
-another key is not the one that is looked for.
+A mapping of the file is thus the memory that the kernels read. The key says what was packed and
+how; a file with another key is not the one that is looked for.
 """
 
 from __future__ import annotations
@@ -47,13 +49,13 @@ class PackedPart:
 
 
 class PackedFileError(Exception):
-    """The file is not a packed file, is damaged, or was made from something else; the message says which."""
+    """The file is none, is damaged, or was made from something else; the message says which."""
 
 
 class PackedFile:
-    """An open packed file, mapped read-only. `threads` check its parts, in their order, from the start on.
+    """An open packed file, mapped read-only. `threads` check its parts, in order, from now on.
 
-    Raises PackedFileError for a file that cannot be the one of that key, OSError if it cannot be read.
+    Raises PackedFileError if it cannot be the file of that key, OSError if it cannot be read.
     """
 
     def __init__(self, path: Path, key: str, threads: int) -> None:

@@ -65,8 +65,8 @@ def save(
 ) -> bool:
     """Write the copy under a name of its own, then move it into place: no reader sees half of it.
 
-    True if it is there now. Anything that goes wrong is one warning and leaves the folder as it was. Not synced to the
-    disk: after a power failure the checksums tell.
+    True if it is there now. Anything that goes wrong is one warning and leaves the folder without
+    it. Not synced to the disk: after a power failure the checksums tell.
     """
     path = folder / name.file(key)
     size = sum(p.data.nbytes for p in parts)
@@ -105,7 +105,10 @@ def _write(path: Path, key: str, parts: Sequence[PackedPart], stop: threading.Ev
 
 
 def _make_room(folder: Path, size: int, keep: Path) -> bool:
-    """Delete what was abandoned, and the oldest copies, until `size` more bytes fit the folder; False if they never do."""
+    """Delete what was abandoned, and the oldest copies until `size` more bytes fit the folder.
+
+    False, with a warning, if they do not fit it or the disk.
+    """
     for file in folder.glob(f"*{_UNFINISHED}"):
         with contextlib.suppress(OSError):
             if time.time() - file.stat().st_mtime > _ABANDONED_SECONDS:

@@ -17,7 +17,7 @@ from octavo.ops.base import Ops, PackingOps
 def packed_copy_of(
     checkpoint: Checkpoint, ops: Ops, config: ModelConfig, threads: int
 ) -> PackedCopy | None:
-    """The copy of these weights in the user's cache, for one load; None on an op set that does not pack.
+    """The copy of these weights in the user's cache; None on an op set that does not pack.
 
     It depends on the config's dtype and quantization. `threads` check it.
     """
@@ -44,6 +44,6 @@ def packed_copy_of(
 
 
 def _files(path: Path) -> list[tuple[str, int, int]]:
-    """Name, size and time of change of the files with weights: the fingerprint looks at samples only."""
+    """Name, size and time of change of the files: the fingerprint looks at samples only."""
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     return [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]

@@ -14,8 +14,8 @@ from octavo.ops.base import F32, Ops, PackingOps, WeightTensor
 class Preparer:
     """Prepares the tensors of `source` on `ops`.
 
-    With a packed copy, a part that the copy has is used in place and its tensors are not read; any other is
-    prepared, and noted for the copy.
+    With a packed copy, a part that the copy has is used in place and its tensors are not read; any
+    other is prepared, and noted for the copy.
     """
 
     def __init__(self, source: TensorSource, ops: Ops, copy: PackedCopy | None = None) -> None:
@@ -44,7 +44,7 @@ class Preparer:
         return linear
 
     def table(self, name: str, convert: Convert) -> Any:
-        """The matrix of that name, converted, to look rows up in. One that stays as it is stays in its file."""
+        """The matrix of that name, converted, to look rows up in; else it stays in its file."""
         found = self._source.peek(name)
         wanted = convert.type_of(found)
         if self._copy is None or wanted == found.type:
