@@ -68,9 +68,12 @@ void rope_and_store(Context& context, RopeTask task, const KvMemory& kv, int64_t
     const auto rope = kv.half ? kernels.rope_f16 : kernels.rope_f32;
     const int64_t floats = static_cast<int64_t>(task.num_heads + 2 * task.num_kv_heads) * task.head_dim;
     const int64_t scratch_floats = rope_scratch_floats(task.head_dim);
-    std::vector<float> scratch(static_cast<size_t>(context.pool.num_threads() * scratch_floats));
+    thread_local std::vector<float> kept;  // of the calling thread, for all threads of the pool
+    const size_t needed = static_cast<size_t>(context.pool.num_threads() * scratch_floats);
+    if (kept.size() < needed) kept.resize(needed);
+    float* const scratch = kept.data();
     for_ranges(context, num_rows, floats, 16, [&](int64_t first, int64_t last, int thread) {
-        rope(task, first, last, scratch.data() + thread * scratch_floats);
+        rope(task, first, last, scratch + thread * scratch_floats);
     });
 }
 

@@ -2,6 +2,7 @@
 
 #include "linear_dot.h"
 #include "linear_kernels.h"
+#include "linear_quantize.h"
 
 namespace octavo::OCTAVO_ISA {
 namespace {
@@ -146,50 +147,14 @@ void tile(const LinearTile& t) {
     for (int part = 0; part < kLanes / kVec; ++part) tile_part<P, N, R>(t, part);
 }
 
-constexpr uint32_t kInfinity = 0x7f800000u;
-constexpr float kTiny = 1e-34f;  // a group below this is taken for zero: 127 / it would overflow
-
-uint32_t bits_of(float x) {
-    uint32_t bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-// 32 floats -> int8 and the scale. A group with an infinity or NaN gets a NaN scale, so that it shows in the sum.
-float quantize_group(const float* x, int8_t* q) {
-    uint32_t largest = 0;  // magnitudes order like their bits
-    for (int i = 0; i < kStep; ++i) {
-        const uint32_t magnitude = bits_of(x[i]) & 0x7fffffffu;
-        largest = magnitude > largest ? magnitude : largest;
-    }
-    float amax;
-    std::memcpy(&amax, &largest, sizeof amax);
-    if (largest >= kInfinity || amax < kTiny) {
-        std::memset(q, 0, kStep);
-        return largest >= kInfinity ? amax - amax : 0.0f;
-    }
-    const float inverse = 127.0f / amax;
-    constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest integer, ties to even
-    for (int i = 0; i < kStep; ++i) {
-        const float rounded = x[i] * inverse + kRound;
-        q[i] = static_cast<int8_t>(static_cast<int32_t>(bits_of(rounded)) - static_cast<int32_t>(0x4b400000));
-    }
-    return amax / 127.0f;
-}
-
-int32_t sum16(const int8_t* q) {
-    int32_t sum = 0;
-    for (int i = 0; i < 16; ++i) sum += q[i];
-    return sum;
-}
-
 void quantize(const float* x, int64_t stride, int rows, int64_t steps, int8_t* q, float* scale, int32_t* sums) {
     for (int r = 0; r < rows; ++r) {
         for (int64_t step = 0; step < steps; ++step) {
             int8_t* group = q + (step * rows + r) * kStep;
-            scale[step * rows + r] = quantize_group(x + r * stride + step * kStep, group);
-            sums[2 * step * rows + r] = sum16(group);
-            sums[(2 * step + 1) * rows + r] = sum16(group + 16);
+            const GroupOfRow g = quantize_group(x + r * stride + step * kStep, group);
+            scale[step * rows + r] = g.scale;
+            sums[2 * step * rows + r] = g.low;
+            sums[(2 * step + 1) * rows + r] = g.high;
         }
     }
 }
