@@ -207,6 +207,15 @@ def test_another_layout_is_packed_again(model_dir: Path, folder: Path, warnings:
     assert new != old
 
 
+def test_a_start_removes_what_was_abandoned(model_dir: Path, folder: Path) -> None:
+    load(model_dir)
+    (file,) = folder.iterdir()
+    (folder / "other.packed123.tmp").write_bytes(b"")
+    os.utime(folder / "other.packed123.tmp", (0, 0))
+    assert load(model_dir).matrices_read == set()
+    assert list(folder.iterdir()) == [file]
+
+
 def test_conversions_stand_side_by_side(model_dir: Path, folder: Path) -> None:
     for quantization in ("q4", "q8"):
         load(model_dir, quantization)

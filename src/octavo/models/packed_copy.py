@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from octavo.models.packed_file import U8, Matrices, PackedFile, PackedFileError, PackedPart
-from octavo.models.packed_folder import PackedName, save
+from octavo.models.packed_folder import PackedName, remove_abandoned, save
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ class PackedCopy:
         self._file: PackedFile | None = None
         self._writer: threading.Thread | None = None
         if name.any_in(folder):
+            remove_abandoned(folder)
             self._file = self._open(threads)
 
     def take(self, name: str, matrices: Matrices, width: int) -> U8 | None:

@@ -60,6 +60,14 @@ class PackedName:
         return file.startswith(self.prefix) and file.endswith(_SUFFIX)
 
 
+def remove_abandoned(folder: Path) -> None:
+    """Delete what a process that was killed had begun to write."""
+    with contextlib.suppress(OSError):
+        for file in folder.glob(f"*{_UNFINISHED}"):
+            if time.time() - file.stat().st_mtime > _ABANDONED_SECONDS:
+                file.unlink()
+
+
 def save(
     folder: Path, name: PackedName, key: str, parts: Sequence[PackedPart], stop: threading.Event
 ) -> bool:
@@ -105,14 +113,11 @@ def _write(path: Path, key: str, parts: Sequence[PackedPart], stop: threading.Ev
 
 
 def _make_room(folder: Path, size: int, keep: Path) -> bool:
-    """Delete what was abandoned, and the oldest copies until `size` more bytes fit the folder.
+    """Delete the oldest copies until `size` more bytes fit the folder.
 
     False, with a warning, if they do not fit it or the disk.
     """
-    for file in folder.glob(f"*{_UNFINISHED}"):
-        with contextlib.suppress(OSError):
-            if time.time() - file.stat().st_mtime > _ABANDONED_SECONDS:
-                file.unlink()
+    remove_abandoned(folder)
     files = []
     for file in folder.glob(f"*{_SUFFIX}"):
         with contextlib.suppress(FileNotFoundError):  # another process makes room too
