@@ -11,6 +11,8 @@ from typing import Annotated, Any, NoReturn
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from octavo.request import MAX_STOP_LENGTH
+
 MAX_STOP_STRINGS = 16
 MAX_PROMPTS = 1024
 
@@ -122,7 +124,8 @@ def check_content(value: object) -> Content:
 
 _STRING = {"type": "string"}
 _IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
-_STOPS = {"type": "array", "items": _STRING, "maxItems": MAX_STOP_STRINGS}
+_STOP = {"type": "string", "minLength": 1, "maxLength": MAX_STOP_LENGTH}
+_STOPS = {"type": "array", "items": _STOP, "maxItems": MAX_STOP_STRINGS}
 _PARTS = {
     "type": "array",
     "items": {
@@ -143,7 +146,7 @@ PromptField = Annotated[
     _any_of(_STRING, {"type": "array", "items": _STRING}, _IDS, {"type": "array", "items": _IDS}),
 ]
 StopField = Annotated[
-    tuple[str, ...], PlainValidator(check_stop), _any_of(_STRING, _STOPS, {"type": "null"})
+    tuple[str, ...], PlainValidator(check_stop), _any_of(_STOP, _STOPS, {"type": "null"})
 ]
 LogitBiasField = Annotated[
     tuple[tuple[int, float], ...],

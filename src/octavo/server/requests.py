@@ -89,7 +89,10 @@ class SamplingFields(Body):
     )
     n: Annotated[int, Field(ge=1, le=128)] | None = about("choices to generate for each prompt", 1)
     stop: StopField = about(
-        "texts that end a choice where they begin; they are not part of its text", [], empty=()
+        "texts that end a choice where they begin, and are not part of it; up to 16, each of 1 to "
+        "1024 characters",
+        [],
+        empty=(),
     )
     stop_token_ids: list[Annotated[int, Field(ge=0)]] | None = about(
         "token ids that end a choice", []
