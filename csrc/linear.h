@@ -89,6 +89,9 @@ public:
     size_t layout_bytes(int64_t rows) const;
     LinearRows place(uint8_t* memory, int64_t rows) const;
 
+    // `count` of the rows from `first` on. first: a multiple of kMaxRows; count: one too, or up to the last row.
+    LinearRows some(const LinearRows& rows, int64_t first, int64_t count) const;
+
     // Fills `to` with its number of rows from `first_row` on. buffers: kMaxRows * k floats for each thread.
     void lay_out(Context& context, const RowSource& x, int64_t first_row, const LinearRows& to, float* buffers) const;
 

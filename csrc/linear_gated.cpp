@@ -111,7 +111,8 @@ void Linear::run_tile(const Context& context, const Panels& panels, const Linear
 void run_gated(Context& context, const GatedMaps& maps, const RowSource& x, int64_t rows, float* out) {
     const Linear& gate_up = maps.gate_up;
     const Linear& down = maps.down;
-    const int64_t block = std::min(rows, std::min(gate_up.rows_in_block(), down.rows_in_block()));
+    const int64_t block = std::min(rows, gate_up.rows_in_block());
+    const int64_t down_block = down.rows_in_block();
     const size_t buffers = buffer_bytes(context, gate_up.k());
     const size_t first_layout = gate_up.layout_bytes(block);
     uint8_t* memory = linear_scratch(buffers + first_layout + down.layout_bytes(block));
@@ -121,7 +122,10 @@ void run_gated(Context& context, const GatedMaps& maps, const RowSource& x, int6
         const LinearRows between = down.place(memory + buffers + first_layout, count);
         gate_up.lay_out(context, x, row, in, reinterpret_cast<float*>(memory));
         gate_up.multiply_gated(context, in, maps.gate_up_bias, down, between);
-        down.multiply(context, between, maps.down_bias, out + row * down.num_outputs());
+        for (int64_t r = 0; r < count; r += down_block) {
+            down.multiply(context, down.some(between, r, std::min(down_block, count - r)), maps.down_bias,
+                          out + (row + r) * down.num_outputs());
+        }
     }
 }
 

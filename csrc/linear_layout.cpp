@@ -53,6 +53,20 @@ LinearRows Linear::place(uint8_t* memory, int64_t rows) const {
     return laid;
 }
 
+LinearRows Linear::some(const LinearRows& rows, int64_t first, int64_t count) const {
+    const int64_t groups = any_quant_ ? k_ / kStep * first : 0;
+    LinearRows part = rows;
+    part.count = count;
+    part.q += groups * kStep;
+    part.scale += groups;
+    part.sums += groups * 2;
+    for (size_t i = 0; i < corrections_.size(); ++i) {
+        part.corrections[i] += groups * 4 * corrections_[i].num_sums;
+    }
+    part.x += any_float_ ? first * k_ : 0;
+    return part;
+}
+
 void Linear::lay_out(Context& context, const RowSource& x, int64_t first_row, const LinearRows& to,
                      float* buffers) const {
     const auto tile = [&](int64_t row, int count, int thread) {
