@@ -17,25 +17,27 @@ def test_what_followed_before_is_the_guess() -> None:
     assert lookup.guess([1, 2, 3, 4, 9, 1, 2, 3], 2, 1) == (4, 9)
     assert lookup.guess([1, 2, 3, 4, 9, 1, 2, 3, 8], 2, 1) == ()
     assert PromptLookup().guess([1, 2, 9, 5, 2, 9], 1, 1) == (5,)
-    assert PromptLookup().guess([7, 9, 1, 1, 9], 4, 1) == ()  # one token is too little to go by
     assert PromptLookup().guess([4, 5, 4, 5], 3, 1) == (4, 5, 4)  # round in a circle
+    assert PromptLookup().guess([1, 9, 9, 1, 8, 9, 9], 1, 1) == (1,)  # the longest match counts
 
 
 def test_guesses_are_made_where_they_pay() -> None:
     lookup = PromptLookup()
-    few = lookup.num_worthwhile(1)
+    few = lookup.num_worthwhile(3, 1)
     assert few >= 2
-    assert lookup.num_worthwhile(64) < few
-    for _ in range(5):
-        lookup.learn(4, 0)
-    assert lookup.num_worthwhile(1) > 10
-    for _ in range(40):
-        lookup.learn(0, 3)
-    assert lookup.num_worthwhile(1) == 0
-    assert lookup.guess([1, 2, 3, 1, 2], 9, 1) == ()
-    long = [1, 2, 3] * 30
+    assert lookup.num_worthwhile(3, 64) < few
+    assert lookup.num_worthwhile(1, 1) < lookup.num_worthwhile(6, 1)
+    assert lookup.guess([1, 2, 3, 1, 2], 9, 1)
+    for _ in range(30):
+        lookup.learn(9, 0)
+    assert lookup.num_worthwhile(2, 1) > 10
+    for _ in range(80):
+        lookup.learn(0, 3)  # after a match of two tokens
+    assert lookup.num_worthwhile(2, 1) == 0
+    assert lookup.num_worthwhile(6, 1) > 0  # longer ones are judged apart
+    long = [3, 1, 2, 4, 1, 2] + [9, 8] * 25 + [7, 1, 2]
     assert len(lookup.guess(long, 9, 1)) == 1  # once in a while it tries again
-    assert lookup.guess([*long, 1], 9, 1) == ()
+    assert lookup.guess([*long, 6, 1, 2], 9, 1) == ()
 
 
 class Circle(ToyRunner):

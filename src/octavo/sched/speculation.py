@@ -5,24 +5,25 @@ before, what followed then is a fair guess now. Guesses are computed in one pass
 is due; those that equal what would have been drawn anyway are kept, so the tokens are the same with
 and without.
 
-A guess costs a row of arithmetic; it pays if it is right often enough. `num_worthwhile` weighs the
-two.
+A guess costs a row of arithmetic; it pays if it is right often enough. How often is learnt from the
+sequence itself, apart for each length of match: the longer the match, the better the guess.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
-LONGEST = 4
-SHORTEST = 2
+LONGEST = 6
+SHORTEST = 1
 """Tokens that must agree before what followed them is a guess."""
 
-ROWS_PER_PASS = 12.0
+MOST = 64
+"""Longest guess, in tokens."""
+
+ROWS_PER_PASS = 6.0
 """Reading all weights once takes about as long as the arithmetic of so many rows on a CPU."""
 
-PRIOR_RIGHT, PRIOR_WRONG = 1.0, 1.0
-MEMORY = 0.9
+MEMORY = 0.95
 """Earlier outcomes fade by this factor with each guess that was tried."""
 
 RETRY_AFTER = 48
@@ -30,55 +31,91 @@ RETRY_AFTER = 48
 
 
 @dataclass(slots=True)
+class _Record:
+    """How guesses after a match of one length have fared, counted with fading memory."""
+
+    right: float
+    wrong: float
+
+    @property
+    def chance(self) -> float:
+        return self.right / (self.right + self.wrong)
+
+    def add(self, is_right: bool) -> None:
+        self.right = self.right * MEMORY + is_right
+        self.wrong = self.wrong * MEMORY + (not is_right)
+
+
+def _priors() -> dict[int, _Record]:
+    """Before anything is known: a match of n tokens is right n times in n + 2."""
+    return {n: _Record(right=float(n), wrong=2.0) for n in range(SHORTEST, LONGEST + 1)}
+
+
+@dataclass(slots=True)
 class PromptLookup:
     """Guesses for one sequence. `_ends` maps the last n tokens to where they last ended."""
 
     _ends: dict[tuple[int, ...], int] = field(default_factory=dict)
+    _records: dict[int, _Record] = field(default_factory=_priors)
     _num_seen: int = 0
-    _right: float = PRIOR_RIGHT
-    _wrong: float = PRIOR_WRONG
+    _num_matched: int = SHORTEST  # length of the match behind the guess that is out
     _num_tokens_at_last_try: int = 0
 
     def guess(self, token_ids: list[int], num_most: int, num_running: int) -> tuple[int, ...]:
-        """Up to `num_most` tokens that may follow `token_ids`; () if nothing is worth a try."""
+        """Up to `num_most` tokens that may follow `token_ids`; () if nothing is worth a try.
+
+        `num_running` sequences share the step: the more, the more a row costs.
+        """
         self._read(token_ids)
-        num = min(num_most, self.num_worthwhile(num_running))
-        if num < 1 and len(token_ids) - self._num_tokens_at_last_try >= RETRY_AFTER:
-            num = min(num_most, 1)
-        if num < 1:
-            return ()
+        is_overdue = len(token_ids) - self._num_tokens_at_last_try >= RETRY_AFTER
         for n in range(LONGEST, SHORTEST - 1, -1):
             end = self._ends.get(tuple(token_ids[-n:]))
-            if end is not None:
-                self._num_tokens_at_last_try = len(token_ids)
-                return self._continue(token_ids, end, num)
+            if end is None:
+                continue
+            num = min(num_most, max(self.num_worthwhile(n, num_running), int(is_overdue)))
+            if num < 1:
+                break  # a shorter match would be the same place, with less to go by
+            self._num_tokens_at_last_try = len(token_ids)
+            self._num_matched = n
+            return _continuation(token_ids, end, num)
         return ()
 
     def learn(self, num_right: int, num_wrong: int) -> None:
-        """What came of a guess: so many tokens were right; the first wrong one counts once."""
-        self._right = self._right * MEMORY + num_right
-        self._wrong = self._wrong * MEMORY + min(1, num_wrong)
+        """What came of the last guess: so many tokens were right, then the next one was not."""
+        for i in range(num_right):
+            self._record(self._num_matched + i).add(is_right=True)
+        if num_wrong:
+            self._record(self._num_matched + num_right).add(is_right=False)
 
-    def num_worthwhile(self, num_running: int) -> int:
+    def num_worthwhile(self, num_matched: int, num_running: int) -> int:
         """The longest guess whose last token is right more often than its row costs.
 
-        With p the share of right guesses, token j of a guess counts with probability p^j. With B
-        sequences in the step its row costs 1 / (1 + ROWS_PER_PASS / B) of what a token costs there.
+        A token counts only if all before it are right too; each of these makes the match longer.
+        With B sequences in the step a row costs 1 / (1 + ROWS_PER_PASS / B) of what a token costs.
         """
-        p = self._right / (self._right + self._wrong)
         cost = 1.0 / (1.0 + ROWS_PER_PASS / num_running)
-        return 64 if p > 0.999 else min(64, int(math.log(cost) / math.log(p)))
+        chance, num = 1.0, 0
+        while num < MOST:
+            chance *= self._record(num_matched + num).chance
+            if chance < cost:
+                break
+            num += 1
+        return num
+
+    def _record(self, num_matched: int) -> _Record:
+        return self._records[min(num_matched, LONGEST)]
 
     def _read(self, token_ids: list[int]) -> None:
         # The very last tokens are not entered yet: nothing has followed them.
         for end in range(self._num_seen, len(token_ids)):
-            for n in range(SHORTEST, LONGEST + 1):
-                if end >= n:
-                    self._ends[tuple(token_ids[end - n : end])] = end
+            for n in range(SHORTEST, min(LONGEST, end) + 1):
+                self._ends[tuple(token_ids[end - n : end])] = end
         self._num_seen = max(self._num_seen, len(token_ids))
 
-    def _continue(self, token_ids: list[int], end: int, num: int) -> tuple[int, ...]:
-        guess = token_ids[end : end + num]
-        while len(guess) < num:  # the match overlaps the end: the text goes round in a circle
-            guess += guess[: num - len(guess)]
-        return tuple(guess)
+
+def _continuation(token_ids: list[int], end: int, num: int) -> tuple[int, ...]:
+    """`num` tokens from `end` on; where the text ends, it is taken to go round in a circle."""
+    guess = token_ids[end : end + num]
+    while len(guess) < num:
+        guess += guess[: num - len(guess)]
+    return tuple(guess)
