@@ -56,8 +56,8 @@ class InputBuilder:
     def build(self, seqs: Sequence[ScheduledSeq]) -> StepInputs:
         """Arrays for `seqs` (at least one), rows in their order."""
         num_seqs = len(seqs)
-        starts = np.fromiter((s.start for s in seqs), np.int32, num_seqs)
-        lens = np.fromiter((len(s.token_ids) for s in seqs), np.int32, num_seqs)
+        starts = np.array([s.start for s in seqs], np.int32)
+        lens = np.array([len(s.token_ids) for s in seqs], np.int32)
         context_lens = starts + lens
         row_starts = _offsets(lens)
         num_rows = int(row_starts[-1])
@@ -66,10 +66,15 @@ class InputBuilder:
         tile_starts = _offsets(num_tiles)
         tiles = self._tiles(seqs, num_tiles.tolist())
 
-        seq_of_row = np.repeat(np.arange(num_seqs, dtype=np.int32), lens)
-        rows = np.arange(num_rows, dtype=np.int32)
-        positions = rows + (starts - row_starts[:-1])[seq_of_row]
-        slots = tiles[tile_starts[seq_of_row] + positions // TILE] * TILE + positions % TILE
+        if num_rows == num_seqs:  # every sequence decodes one token, in its last tile
+            positions = starts
+            last_tiles = tiles[tile_starts[1:] - 1]
+            slots = last_tiles * TILE + positions % TILE
+        else:
+            seq_of_row = np.repeat(np.arange(num_seqs, dtype=np.int32), lens)
+            rows = np.arange(num_rows, dtype=np.int32)
+            positions = rows + (starts - row_starts[:-1])[seq_of_row]
+            slots = tiles[tile_starts[seq_of_row] + positions // TILE] * TILE + positions % TILE
         attention = AttentionInputs(row_starts, context_lens, tiles, tile_starts)
 
         logits_rows, samples, prompts, num_sample_rows = _outputs(seqs, row_starts)
