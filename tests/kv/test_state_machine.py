@@ -91,10 +91,6 @@ class KVMachine(RuleBasedStateMachine):
         self.kv.free(seq_id)
         del self.tokens[seq_id]
 
-    @rule()
-    def clear_cache(self) -> None:
-        self.kv.pool.clear_cache()
-
     @invariant()
     def books_are_right(self) -> None:
         self.kv.check()

@@ -23,10 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class TokenStream(AsyncIterator[TextDelta]):
-    """A request's deltas.
-
-    `aclose` (a client that hung up) aborts it; so does garbage collection's call of it.
-    """
+    """A request's deltas. `aclose` (a client that hung up) aborts what still runs."""
 
     def __init__(self, request_id: str, num_choices: int, abort: Callable[[str], None]) -> None:
         self.request_id = request_id
@@ -200,9 +197,9 @@ class AsyncEngine:
             stream = self._streams.get(delta.request_id)
             if stream is not None:
                 stream.put(delta)
-        still_open = set(self._frontend.open_request_ids())
-        for request_id in {o.request_id for o in outputs} - still_open:
-            self._streams.pop(request_id, None)
+        for output in outputs:
+            if not self._frontend.is_open(output.request_id):
+                self._streams.pop(output.request_id, None)
 
     def _fail_all(self, reason: str) -> None:
         for stream in list(self._streams.values()):

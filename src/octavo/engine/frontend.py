@@ -72,9 +72,9 @@ class Frontend:
         """The request was aborted: its outputs are of no interest any more."""
         self._choices.pop(request_id, None)
 
-    def open_request_ids(self) -> list[str]:
-        """Requests that have not ended."""
-        return list(self._choices)
+    def is_open(self, request_id: str) -> bool:
+        """True until all choices of the request have ended, or it is forgotten."""
+        return request_id in self._choices
 
 
 def stopped_early(delta: TextDelta) -> bool:

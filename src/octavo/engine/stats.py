@@ -5,16 +5,17 @@ A snapshot of gauges and counters, and each request's times.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from octavo.request import SamplingParams
 from octavo.sched.outputs import FinishReason
 from octavo.sched.scheduler import Scheduler
+from octavo.sched.stats import SchedulerStats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineStats:
-    """One moment. Blocks: used + cached + free = total; counters grow from start."""
+@dataclass(slots=True, kw_only=True)
+class EngineStats(SchedulerStats):
+    """One moment: the scheduler's counters, and these. Blocks: used + cached + free = total."""
 
     num_requests_running: int = 0
     num_requests_waiting: int = 0
@@ -24,18 +25,6 @@ class EngineStats:
     num_blocks_free: int = 0
     block_size: int = 16
     num_tokens_in_used_blocks: int = 0
-    num_steps: int = 0
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    computed_tokens: int = 0
-    prefix_cache_queries: int = 0
-    prefix_cache_hits: int = 0
-    prefix_cache_hit_blocks: int = 0
-    num_preemptions: int = 0
-    num_preempted_blocks: int = 0
-    num_preempted_tokens: int = 0
-    num_guessed_tokens: int = 0
-    num_accepted_guesses: int = 0
     num_cow_copies: int = 0
     num_evictions: int = 0
 
@@ -60,7 +49,7 @@ class RequestTimes:
 
 def snapshot(scheduler: Scheduler) -> EngineStats:
     """The scheduler's numbers now. Called by the thread that owns it."""
-    kv, pool, counted = scheduler.kv, scheduler.kv.pool, scheduler.stats
+    kv, pool = scheduler.kv, scheduler.kv.pool
     return EngineStats(
         num_requests_running=len(scheduler.running),
         num_requests_waiting=len(scheduler.waiting),
@@ -73,16 +62,5 @@ def snapshot(scheduler: Scheduler) -> EngineStats:
         num_tokens_in_used_blocks=kv.num_tokens_in_use,
         num_cow_copies=kv.num_cow_copies,
         num_evictions=pool.num_evictions,
-        num_steps=counted.num_steps,
-        prompt_tokens=counted.prompt_tokens,
-        generation_tokens=counted.generation_tokens,
-        computed_tokens=counted.computed_tokens,
-        prefix_cache_queries=counted.prefix_cache_queries,
-        prefix_cache_hits=counted.prefix_cache_hits,
-        prefix_cache_hit_blocks=counted.prefix_cache_hit_blocks,
-        num_preemptions=counted.num_preemptions,
-        num_preempted_blocks=counted.num_preempted_blocks,
-        num_preempted_tokens=counted.num_preempted_tokens,
-        num_guessed_tokens=counted.num_guessed_tokens,
-        num_accepted_guesses=counted.num_accepted_guesses,
+        **asdict(scheduler.stats),
     )

@@ -111,13 +111,6 @@ class BlockPool:
             self._empty.append(self._evict())
         return block_id
 
-    def clear_cache(self) -> int:
-        """Forget all cached blocks; returns how many there were."""
-        num = len(self._cached)
-        for _ in range(num):
-            self._empty.append(self._evict())
-        return num
-
     def _evict(self) -> int:
         block_id, _ = self._cached.popitem(last=False)
         self.num_evictions += 1
