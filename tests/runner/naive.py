@@ -11,15 +11,8 @@ from octavo.sched.plan import SampleRequest
 
 def request(**kw: object) -> SampleRequest:
     """A SampleRequest; unknown keywords are sampling parameters, `seed` defaults to 0."""
-    own = {
-        "seq_id",
-        "index",
-        "num_prompt_tokens",
-        "num_output_tokens",
-        "history",
-        "banned_token_ids",
-    }
-    fields = {"seq_id": "s", "index": 0, "num_prompt_tokens": 3, "num_output_tokens": 0}
+    own = {"seq_id", "index", "num_prompt_tokens", "history", "banned_token_ids"}
+    fields = {"seq_id": "s", "index": 0, "num_prompt_tokens": 3}
     params = {"seed": 0}
     for name, value in kw.items():
         (fields if name in own else params)[name] = value

@@ -52,7 +52,7 @@ def test_every_row_lands_where_its_table_says(block_size, data):
         assert wanted[: inputs.num_sample_rows] == [
             e - 1 for s, e in zip(seqs, ends, strict=True) if s.samples
         ]
-        assert [r.seq_id for _, r in inputs.samples] == [r.seq_id for s in seqs for r in s.samples]
+        assert [r.seq_id for _, _, r in inputs.draws] == [r.seq_id for s in seqs for r in s.samples]
         for prompt in inputs.prompts:
             first = ends[seqs.index(prompt.seq)] - len(prompt.seq.token_ids)
             count = len(prompt.seq.next_token_ids)

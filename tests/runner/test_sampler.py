@@ -31,9 +31,9 @@ params = st.fixed_dictionaries(
 )
 
 
-def one(row, sampled) -> int:
+def one(row, sampled, position=3) -> int:
     result = StepResult()
-    sample(np.array([row], dtype=np.float32), [(0, sampled)], result)
+    sample(np.array([row], dtype=np.float32), [(0, position, sampled)], result)
     assert not result.failed
     return result.sampled[sampled.seq_id][0].token_id
 
@@ -56,7 +56,7 @@ def test_only_allowed_tokens_are_drawn(row, kw, seed):
         i for i, v in enumerate(x) if any(abs(v - x[j]) < 1e-4 for j in allowed(x, wanted.params))
     }
     for position in range(10):
-        drawn = one(row, request(seed=seed, **{**kw, "num_output_tokens": position}))
+        drawn = one(row, request(seed=seed, **kw), position)
         assert drawn in near
     greedy = one(row, request(**{**kw, "temperature": 0.0}))
     assert x[greedy] >= best - 1e-4
@@ -76,12 +76,12 @@ def test_only_allowed_tokens_are_drawn(row, kw, seed):
 def test_draws_follow_the_distribution(kw):
     row = np.random.default_rng(1).standard_normal(64).astype(np.float32) * 2
     count = 4000
-    wanted = [(0, request(seq_id=str(n), seed=n, **kw)) for n in range(count)]
+    wanted = [(0, 3, request(seq_id=str(n), seed=n, **kw)) for n in range(count)]
     result = StepResult()
     sample(row[None], wanted, result)
     drawn = np.bincount([result.sampled[str(n)][0].token_id for n in range(count)], minlength=64)
     expected = np.zeros(64)
-    for i, p in allowed(adjusted(row.tolist(), wanted[0][1]), wanted[0][1].params).items():
+    for i, p in allowed(adjusted(row.tolist(), wanted[0][2]), wanted[0][2].params).items():
         expected[i] = p * count
     assert drawn[expected == 0].sum() == 0
     big = expected >= 5
@@ -104,16 +104,16 @@ def test_a_token_depends_on_its_own_row_and_key_alone():
         {"top_k": 40, "min_p": 0.02},
         {"presence_penalty": 1.0, "history": (1, 2, 3, 4), "logprobs": 20},
     ]
-    wanted = [(i, request(seq_id=str(i), seed=i, **kinds[i % 5])) for i in range(37)]
+    wanted = [(i, i, request(seq_id=str(i), seed=i, **kinds[i % 5])) for i in range(37)]
     together = StepResult()
     sample(logits, wanted, together)
     order = rng.permutation(37)
     shuffled = StepResult()
-    sample(logits[order], [(k, wanted[i][1]) for k, i in enumerate(order)], shuffled)
+    sample(logits[order], [(k, *wanted[i][1:]) for k, i in enumerate(order)], shuffled)
     assert shuffled.sampled == together.sampled
-    for i, one_wanted in wanted:
+    for i, position, one_wanted in wanted:
         alone = StepResult()
-        sample(logits[i : i + 1].copy(), [(0, one_wanted)], alone)
+        sample(logits[i : i + 1].copy(), [(0, position, one_wanted)], alone)
         assert alone.sampled[str(i)] == together.sampled[str(i)]
 
 
@@ -123,10 +123,10 @@ def test_seed_index_and_position_each_change_the_draw():
     assert base == one(flat, request())
     assert base != one(flat, request(seed=1))
     assert base != one(flat, request(index=1))
-    assert base != one(flat, request(num_output_tokens=1))
+    assert base != one(flat, request(), position=4)
     # Position counts from the start of the sequence: a resumed prompt draws the same.
-    assert one(flat, request(num_prompt_tokens=3, num_output_tokens=4)) == one(
-        flat, request(num_prompt_tokens=5, num_output_tokens=2)
+    assert one(flat, request(num_prompt_tokens=3), position=7) == one(
+        flat, request(num_prompt_tokens=5), position=7
     )
 
 
@@ -162,9 +162,9 @@ def test_impossible_tokens_stay_impossible():
 def test_what_cannot_be_drawn_fails_alone(row, kw, reason):
     logits = np.array([[3.0, 0, 0], row, [0, 0, 3.0]], dtype=np.float32)
     wanted = [
-        (0, request(seq_id="a", temperature=0)),
-        (1, request(seq_id="bad", **kw)),
-        (2, request(seq_id="c", temperature=0)),
+        (0, 3, request(seq_id="a", temperature=0)),
+        (1, 3, request(seq_id="bad", **kw)),
+        (2, 3, request(seq_id="c", temperature=0)),
     ]
     result = StepResult()
     sample(logits, wanted, result)
@@ -182,7 +182,7 @@ def test_the_logits_are_left_as_they_were():
     before = logits.copy()
     kw = {"logit_bias": {1: 5.0}, "presence_penalty": 1.0, "history": (1, 2, 3, 4), "logprobs": 3}
     one(logits[0], request(temperature=0.3, banned_token_ids=(7,), **kw))
-    sample(logits, [(0, request(temperature=0.3, banned_token_ids=(7,), **kw))], StepResult())
+    sample(logits, [(0, 3, request(temperature=0.3, banned_token_ids=(7,), **kw))], StepResult())
     assert (logits == before).all()
 
 

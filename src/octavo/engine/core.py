@@ -82,7 +82,8 @@ class EngineCore:
             plan = self.scheduler.schedule(started)
         if plan.is_empty:
             return []
-        self._note_scheduled(plan, started)
+        for seq in self.scheduler.admitted:
+            self._note_admitted(seq.request.request_id, started)
         try:
             result = self.runner.execute(plan)
         except Exception as error:
@@ -119,12 +120,10 @@ class EngineCore:
 
     # -- times -------------------------------------------------------------------------------------
 
-    def _note_scheduled(self, plan: StepPlan, now: float) -> None:
-        for run in plan.seqs:
-            seq = self.scheduler.sequences[run.seq_id]
-            times = self._times[seq.request.request_id]
-            if times.first_scheduled is None:
-                times.first_scheduled = now
+    def _note_admitted(self, request_id: str, now: float) -> None:
+        times = self._times[request_id]
+        if times.first_scheduled is None:  # it may have been preempted and be back
+            times.first_scheduled = now
 
     def _note_output(self, output: SeqOutput, now: float) -> None:
         times = self._times.get(output.request_id)

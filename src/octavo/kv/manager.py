@@ -117,6 +117,13 @@ class KVManager:
             self._take_known(table, token_ids, limit // self.block_size)
         return table.num_committed
 
+    def has_room(self, seq_id: str, num_tokens: int) -> bool:
+        """True if `extend` would have nothing to do, as in most steps that compute one token."""
+        table = self._tables[seq_id]
+        if num_tokens > len(table.block_ids) * self.block_size:
+            return False
+        return self._shared_tail(table) is None
+
     def lacking(self, seq_id: str, num_tokens: int) -> int:
         """Blocks that must come free before `extend` can succeed; 0 if it will."""
         return max(0, self._num_needed(self._tables[seq_id], num_tokens) - self.pool.num_free)
@@ -148,21 +155,12 @@ class KVManager:
         if num_computed > len(table.block_ids) * self.block_size:
             raise ValueError(f"{seq_id}: {num_computed} tokens computed without room for them")
         table.num_committed = num_computed
-        while len(table.block_ids) > self.blocks_for(num_computed):
+        num_blocks = self.blocks_for(num_computed)
+        while len(table.block_ids) > num_blocks:
             self.pool.release(table.block_ids.pop())
-        if not self.enable_prefix_caching:
-            return
         num_full = num_computed // self.block_size
-        extend_chain(table.hashes, token_ids, num_full, self.block_size, table.extra)
-        for i in range(table.num_indexed, num_full):
-            own = table.block_ids[i]
-            known = self.pool.index(own, table.hashes[i])
-            self._promised.pop(table.hashes[i], None)
-            if known != own:
-                self.pool.release(own)
-                self.pool.acquire(known)
-                table.block_ids[i] = known
-        table.num_indexed = max(table.num_indexed, num_full)
+        if self.enable_prefix_caching and num_full > table.num_indexed:
+            self._index(table, token_ids, num_full)
 
     def fork(self, seq_id: str, child_id: str) -> None:
         """A second sequence over the same blocks.
@@ -260,6 +258,19 @@ class KVManager:
         table.num_indexed = len(table.block_ids)
         table.num_committed = len(table.block_ids) * self.block_size
 
+    def _index(self, table: _Table, token_ids: Sequence[int], num_full: int) -> None:
+        """Make the first `num_full` blocks findable; those before `num_indexed` are already."""
+        extend_chain(table.hashes, token_ids, num_full, self.block_size, table.extra)
+        for i in range(table.num_indexed, num_full):
+            own = table.block_ids[i]
+            known = self.pool.index(own, table.hashes[i])
+            self._promised.pop(table.hashes[i], None)
+            if known != own:
+                self.pool.release(own)
+                self.pool.acquire(known)
+                table.block_ids[i] = known
+        table.num_indexed = num_full
+
     def _num_needed(self, table: _Table, num_tokens: int) -> int:
         num_new = max(0, self.blocks_for(num_tokens) - len(table.block_ids))
         return num_new + (self._shared_tail(table) is not None)
@@ -271,7 +282,9 @@ class KVManager:
             return None
         # A pin is no owner: moves are executed before the step's writes, its copy is safe by then.
         block_id = table.block_ids[i]
-        num_owners = self.pool.ref_count(block_id) - self._pins.count(block_id)
+        num_owners = self.pool.ref_count(block_id)
+        if self._pins:
+            num_owners -= self._pins.count(block_id)
         return i if num_owners > 1 else None
 
     def _copy_on_write(self, table: _Table, position: int, block_id: int) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from octavo.ops.base import I32, TILE, AttentionInputs, Batch, Ops
 from octavo.runner.kv_storage import KVStorage
-from octavo.sched.plan import SampleRequest, ScheduledSeq
+from octavo.runner.sampler import Draw
+from octavo.sched.plan import ScheduledSeq
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,12 @@ class PromptRows:
 class StepInputs:
     """A batch, and what is to be done with the logits of its rows.
 
-    `samples`: (entry of logits_rows, whom to draw for); their entries are 0 .. num_sample_rows.
+    The rows that `draws` draw from are the first num_sample_rows of logits_rows.
     """
 
     batch: Batch
     num_sample_rows: int
-    samples: list[tuple[int, SampleRequest]]
+    draws: list[Draw]
     prompts: list[PromptRows]
 
 
@@ -77,7 +78,7 @@ class InputBuilder:
             slots = tiles[tile_starts[seq_of_row] + positions // TILE] * TILE + positions % TILE
         attention = AttentionInputs(row_starts, context_lens, tiles, tile_starts)
 
-        logits_rows, samples, prompts, num_sample_rows = _outputs(seqs, row_starts)
+        logits_rows, draws, prompts, num_sample_rows = _outputs(seqs, row_starts)
         batch = Batch(
             token_ids=token_ids,
             positions=positions,
@@ -86,7 +87,7 @@ class InputBuilder:
             logits_rows=logits_rows,
             kv=self.storage.array,
         )
-        return StepInputs(batch, num_sample_rows, samples, prompts)
+        return StepInputs(batch, num_sample_rows, draws, prompts)
 
     def _tiles(self, seqs: Sequence[ScheduledSeq], num_tiles: list[int]) -> I32:
         """The tiles of all sequences, one after the other."""
@@ -133,16 +134,17 @@ def _offsets(counts: I32) -> I32:
 
 def _outputs(
     seqs: Sequence[ScheduledSeq], row_starts: I32
-) -> tuple[I32, list[tuple[int, SampleRequest]], list[PromptRows], int]:
+) -> tuple[I32, list[Draw], list[PromptRows], int]:
     """Which rows need logits: first those that are sampled from, then the prompts' rows."""
     ends = row_starts.tolist()
     rows: list[int] = []
-    samples: list[tuple[int, SampleRequest]] = []
+    draws: list[Draw] = []
     for i, seq in enumerate(seqs):
         if seq.samples:
             # Samples of one row (the choices of a request) share its logits.
             first = seq.samples[0].row
-            samples.extend((len(rows) + sample.row - first, sample) for sample in seq.samples)
+            for sample in seq.samples:
+                draws.append((len(rows) + sample.row - first, seq.position(sample), sample))
             rows.extend(range(ends[i + 1] + first, ends[i + 1]))
     num_sample_rows = len(rows)
     prompts: list[PromptRows] = []
@@ -150,4 +152,4 @@ def _outputs(
         if seq.prompt_logprobs is not None and seq.next_token_ids:
             prompts.append(PromptRows(seq, len(rows)))
             rows.extend(range(ends[i], ends[i] + len(seq.next_token_ids)))
-    return np.array(rows, dtype=np.int32), samples, prompts, num_sample_rows
+    return np.array(rows, dtype=np.int32), draws, prompts, num_sample_rows

@@ -48,9 +48,9 @@ class ModelRunner:
             return result
         inputs = self._inputs.build(plan.seqs)
         hidden = self._model.hidden(inputs.batch)
-        if inputs.samples:
+        if inputs.draws:
             logits = self._model.logits(hidden[: inputs.num_sample_rows])
-            sample(logits, inputs.samples, result)
+            sample(logits, inputs.draws, result)
         for prompt in inputs.prompts:
             self._prompt(hidden, prompt, result)
         return result

@@ -25,23 +25,28 @@ GREEDY_BELOW = 1e-5
 """A temperature under this means greedy: differences of float32 logits carry no more than that."""
 
 
-def sample(logits: F32, wanted: Iterable[tuple[int, SampleRequest]], result: StepResult) -> None:
-    """Draw a token for each (row of `logits` [R, V], request) of `wanted` into `result`.
+Draw = tuple[int, int, SampleRequest]
+"""A row of logits, the position in its sequence at which the token drawn from it will stand, and
+what is wanted there."""
+
+
+def sample(logits: F32, draws: Iterable[Draw], result: StepResult) -> None:
+    """Draw a token for each of `draws` from its row of `logits` [R, V] into `result`.
 
     A sequence whose logits are not numbers, or that may draw nothing, lands in `result.failed`; the
     others go on. `TokenLogprob.logprob` is 0.0 where the request asked for no log-probabilities.
     """
     # Overflow to infinity is checked for, and means "never" on the way down.
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for i, request in wanted:
+        for i, position, request in draws:
             try:
-                token = _sample_row(logits[i], request)
+                token = _sample_row(logits[i], position, request)
                 result.sampled.setdefault(request.seq_id, []).append(token)
             except SequenceError as error:
                 result.failed[request.seq_id] = str(error)
 
 
-def _sample_row(row: F32, request: SampleRequest) -> TokenLogprob:
+def _sample_row(row: F32, position: int, request: SampleRequest) -> TokenLogprob:
     best = int(row.argmax())  # lowest id of equals; the first NaN if there is one
     check_row(float(row[best]))
     params = request.params
@@ -52,7 +57,6 @@ def _sample_row(row: F32, request: SampleRequest) -> TokenLogprob:
         _check_adjusted(float(x[best]))
     token_id = best
     if params.temperature >= GREEDY_BELOW:
-        position = request.num_prompt_tokens + request.num_output_tokens
         if params.seed is None:
             raise ValueError(f"{request.seq_id}: expected a settled seed, got None")
         token_id = _draw(x, x[best], params, uniform(params.seed, request.index, position))

@@ -10,7 +10,7 @@ from octavo.request import TokenLogprob
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)  # not frozen: see sched/plan.py
 class SeqOutput:
     """New tokens of choice `index` of a request after one step.
 

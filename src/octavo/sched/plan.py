@@ -1,6 +1,8 @@
 """The one message between the planes: what a step computes, and what came of it.
 
 Plain data, comparable with ==, no arrays: equal inputs must give equal plans, live or simulated.
+Nobody changes a plan; its classes are not frozen only because that makes them five times as dear to
+build, and a step builds hundreds.
 """
 
 from __future__ import annotations
@@ -11,28 +13,27 @@ from octavo.kv.moves import Move
 from octavo.request import SamplingParams, TokenLogprob
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SampleRequest:
     """Draw one token for the sequence `seq_id` from the logits of one row of its run.
 
     `row` counts from the run's end: -1 is its last token. `index` is the choice's number among the
     n of its request and enters the random key with `params.seed` and the position. `history`
     (prompt and output so far) is empty unless `params.needs_history`; its first `num_prompt_tokens`
-    ids are the prompt. `num_output_tokens` counts the tokens generated before this one.
-    `banned_token_ids` may not be drawn (min_tokens).
+    ids are the prompt. `banned_token_ids` may not be drawn (min_tokens). Mostly nothing of this
+    changes from step to step, and a sequence sends the same object again.
     """
 
     seq_id: str
     index: int
     params: SamplingParams
     num_prompt_tokens: int
-    num_output_tokens: int
     history: tuple[int, ...] = ()
     banned_token_ids: tuple[int, ...] = ()
     row: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ScheduledSeq:
     """A run of tokens of one sequence to compute in this step.
 
@@ -57,8 +58,12 @@ class ScheduledSeq:
     next_token_ids: tuple[int, ...] = ()
     num_guesses: int = 0
 
+    def position(self, sample: SampleRequest) -> int:
+        """Where the token that `sample` draws will stand: the number of tokens before it."""
+        return self.start + len(self.token_ids) + sample.row + 1
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class StepPlan:
     """Everything the tensor plane needs for one step. `moves` are executed first, in order."""
 

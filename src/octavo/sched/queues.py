@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from octavo.sched.sequence import Sequence
 
-
-def by_key(seq: Sequence) -> tuple[float, ...]:
-    """A sequence's place in the policy's order."""
-    return seq.key
+by_key: Callable[[Sequence], tuple[float, ...]] = attrgetter("key")
+"""A sequence's place in the policy's order."""
 
 
 class Queue:

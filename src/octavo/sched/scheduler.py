@@ -12,9 +12,6 @@ first in the order can take from everyone, so it always gets on.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
-
 from octavo.config import SchedulerConfig
 from octavo.kv.manager import KVManager
 from octavo.request import Request
@@ -48,6 +45,7 @@ class Scheduler:
         self.running = Queue()  # has a seat; computes in every step
         self.waiting = Queue()  # new, or preempted
         self._holders = Queue()  # waiting, but still holding blocks
+        self.admitted: list[Sequence] = []  # those that got their seat in the last `schedule`
         self._policy = POLICIES[config.scheduling_policy]
         self._num_requests = 0
         self._num_seats = 0
@@ -57,6 +55,9 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Queue a request. Its limits were checked at the door (engine/limits.py)."""
+        max_tokens = request.params.max_tokens
+        if max_tokens is None:
+            raise ValueError(f"{request.request_id}: expected a settled max_tokens, got None")
         self._num_requests += 1
         key = (*self._policy(request), self._num_requests, 0)
         seq = Sequence(
@@ -65,6 +66,7 @@ class Scheduler:
             index=0,
             key=key,
             tokens=list(request.prompt_token_ids),
+            max_len=min(len(request.prompt_token_ids) + max_tokens, self.max_model_len),
             forks=tuple(range(1, request.params.n)),
             lookup=PromptLookup() if self.config.speculative == "ngram" else None,
         )
@@ -97,17 +99,18 @@ class Scheduler:
         budget = self.config.max_num_batched_tokens
         scheduled: list[ScheduledSeq] = []
         admitting = True
+        self.admitted.clear()
         for seq in self._in_order():
-            # A long prompt leaves a token for each running sequence after it: nobody stalls.
-            share = budget - self.running.num_after(seq)
             if seq.is_running:
-                run = self._run(seq, max(1, share))
-            elif admitting and share > 0:
+                run = self._run(seq, max(1, self._share(seq, budget)))
+            elif admitting and (share := self._share(seq, budget)) > 0:
                 self._match(seq)
                 if self._awaits(seq):
                     continue  # its prefix is being computed: it will find it, the next may go first
                 run = self._admit(seq, share)
                 admitting = run is not None
+                if admitting:
+                    self.admitted.append(seq)
             else:
                 continue
             if run is not None:
@@ -124,38 +127,49 @@ class Scheduler:
 
     # -- walking -----------------------------------------------------------------------------------
 
-    def _in_order(self) -> Iterator[Sequence]:
+    def _in_order(self) -> list[Sequence]:
         # Copies: the walk moves sequences between the queues (a victim is met later, waiting).
-        return heapq.merge(list(self.running), list(self.waiting), key=by_key)
+        if not self.waiting:
+            return list(self.running)
+        return sorted((*self.running, *self.waiting), key=by_key)  # two sorted runs: one merge
+
+    def _share(self, seq: Sequence, budget: int) -> int:
+        """Tokens of the budget that `seq` may have at most."""
+        if seq.is_running and seq.lookup is None and seq.num_pending == 1:
+            return 1
+        # A long prompt leaves a token for each running sequence after it: nobody stalls.
+        return budget - self.running.num_after(seq)
 
     def _run(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
         """Give a running sequence its next tokens and their blocks; None if it had to give way."""
         num_tokens = min(seq.num_pending, budget)
         start, end = seq.num_computed, seq.num_computed + num_tokens
-        if not self._take_blocks(seq, end):
+        if not (self.kv.has_room(seq.seq_id, end) or self._take_blocks(seq, end)):
             self._preempt(seq)
             return None
         is_last = end == len(seq.tokens)
         guesses = self._guess(seq, budget - num_tokens) if is_last else ()
         if guesses:
             self.kv.extend(seq.seq_id, end + len(guesses))
-        wants = seq.wants_prompt_logprobs
-        following = seq.tokens[start + 1 : min(end + 1, seq.num_prompt)] if wants else ()
-        return ScheduledSeq(
-            seq_id=seq.seq_id,
-            start=start,
-            token_ids=(*seq.tokens[start:end], *guesses),
-            block_ids=self.kv.block_ids(seq.seq_id),
-            samples=seq.sample_requests(guesses) if is_last else (),
-            prompt_logprobs=seq.request.params.prompt_logprobs if wants else None,
-            next_token_ids=tuple(following),
-            num_guesses=len(guesses),
+        run = ScheduledSeq(
+            seq.seq_id,
+            start,
+            (*seq.tokens[start:end], *guesses),
+            self.kv.block_ids(seq.seq_id),
+            seq.sample_requests(guesses) if is_last else (),
         )
+        run.num_guesses = len(guesses)
+        if seq.wants_prompt_logprobs:
+            run.prompt_logprobs = seq.request.params.prompt_logprobs
+            run.next_token_ids = tuple(seq.tokens[start + 1 : min(end + 1, seq.num_prompt)])
+        return run
 
     def _guess(self, seq: Sequence, budget: int) -> tuple[int, ...]:
         """Guesses at the next tokens that fit into the request and into blocks nobody needs."""
+        if seq.lookup is None:
+            return ()
         max_tokens = seq.request.params.max_tokens
-        if seq.lookup is None or seq.forks or not max_tokens:
+        if seq.forks or not max_tokens:
             return ()
         num_most = (
             min(budget, max_tokens - seq.num_output, self.max_model_len - len(seq.tokens)) - 1

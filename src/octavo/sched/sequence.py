@@ -26,6 +26,7 @@ class Sequence:
     index: int
     key: tuple[float, ...]  # policy order: lower runs first
     tokens: list[int]
+    max_len: int  # tokens at which it ends, prompt included
     num_computed: int = 0
     num_cached: int = 0  # prompt tokens found in the cache at first admission
     forks: tuple[int, ...] = ()
@@ -33,11 +34,11 @@ class Sequence:
     is_running: bool = False
     prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
     lookup: PromptLookup | None = None  # makes guesses; None: none are made
+    num_prompt: int = field(init=False)
+    _samples: tuple[SampleRequest, ...] | None = None  # the same in every step from now on
 
-    @property
-    def num_prompt(self) -> int:
-        """Tokens in the prompt."""
-        return len(self.request.prompt_token_ids)
+    def __post_init__(self) -> None:
+        self.num_prompt = len(self.request.prompt_token_ids)
 
     @property
     def num_output(self) -> int:
@@ -74,14 +75,20 @@ class Sequence:
         One for this choice and one for each fork; or, with guesses, one for each of them and one
         more.
         """
-        if self.request.params.max_tokens == 0:
+        params = self.request.params
+        if params.max_tokens == 0:
             return ()
         if guesses:
             return tuple(
                 self._sample_request(self.index, guesses[:i], row=i - len(guesses) - 1)
                 for i in range(len(guesses) + 1)
             )
-        return tuple(self._sample_request(index) for index in (self.index, *self.forks))
+        if self._samples is not None:
+            return self._samples
+        samples = tuple(self._sample_request(index) for index in (self.index, *self.forks))
+        if not (self.forks or params.needs_history or self.num_output < params.min_tokens):
+            self._samples = samples
+        return samples
 
     def _sample_request(
         self, index: int, guessed: tuple[int, ...] = (), row: int = -1
@@ -96,7 +103,6 @@ class Sequence:
             index=index,
             params=params,
             num_prompt_tokens=self.num_prompt,
-            num_output_tokens=num_output,
             history=(*self.tokens, *guessed) if params.needs_history else (),
             banned_token_ids=banned,
             row=row,
@@ -110,6 +116,7 @@ class Sequence:
             index=index,
             key=(*self.key[:-1], index),
             tokens=list(self.tokens),
+            max_len=self.max_len,
             num_computed=self.num_computed,
             num_cached=self.num_cached,
             has_started=True,

@@ -33,25 +33,27 @@ class Booking:
             seq = scheduler.sequences.get(run.seq_id)
             if seq is None:
                 continue  # aborted while the step ran
-            if run.seq_id in result.failed:
+            if result.failed and run.seq_id in result.failed:
                 self._fail(seq, result.failed[run.seq_id])
             else:
                 self._book(seq, run)
         return self.outputs
 
     def _book(self, seq: Sequence, run: ScheduledSeq) -> None:
+        if not seq.has_started:
+            self._count_first_admission(seq)
+        if run.prompt_logprobs is not None:
+            self._keep_prompt_logprobs(seq, run)
         end = run.start + len(run.token_ids) - run.num_guesses
         if run.num_guesses:
             self._book_guesses(seq, run, end)
             return
         self._commit(seq, end)
-        self._count_first_admission(seq)
-        self._keep_prompt_logprobs(seq, run)
-        if seq.num_pending:
+        if end < len(seq.tokens):
             return
-        forks = [self._fork(seq, index) for index in seq.forks]
+        choices = [seq, *(self._fork(seq, index) for index in seq.forks)] if seq.forks else [seq]
         seq.forks = ()
-        for each in (seq, *forks):
+        for each in choices:
             if run.samples:
                 self._append(each, self._result.sampled.get(each.seq_id, ()))
             else:  # max_tokens is 0: the prompt alone was wanted
@@ -69,8 +71,6 @@ class Booking:
         stats.num_accepted_guesses += num_right
         assert seq.lookup is not None
         seq.lookup.learn(num_right, len(guesses) - num_right)
-        self._count_first_admission(seq)
-        self._keep_prompt_logprobs(seq, run)
         self._append(seq, drawn[: num_right + 1], end)
 
     def _commit(self, seq: Sequence, num_computed: int) -> None:
@@ -78,8 +78,6 @@ class Booking:
         self._scheduler.kv.commit(seq.seq_id, seq.tokens, num_computed)
 
     def _count_first_admission(self, seq: Sequence) -> None:
-        if seq.has_started:
-            return
         seq.has_started = True
         stats = self._scheduler.stats
         stats.prefix_cache_queries += seq.num_prompt
@@ -87,8 +85,6 @@ class Booking:
         stats.prefix_cache_hit_blocks += seq.num_cached // self._scheduler.kv.block_size
 
     def _keep_prompt_logprobs(self, seq: Sequence, run: ScheduledSeq) -> None:
-        if run.prompt_logprobs is None:
-            return
         if not seq.prompt_logprobs:
             seq.prompt_logprobs.append(None)  # nothing comes before the first token
         for position, entry in enumerate(
@@ -111,7 +107,7 @@ class Booking:
         self, seq: Sequence, drawn: Iterable[TokenLogprob], num_computed: int | None = None
     ) -> None:
         """Append tokens until one ends the sequence; commit those that were computed as guesses."""
-        if seq.seq_id in self._result.failed:
+        if self._result.failed and seq.seq_id in self._result.failed:
             self._fail(seq, self._result.failed[seq.seq_id])
             return
         tokens: list[TokenLogprob] = []
@@ -129,13 +125,12 @@ class Booking:
         self._emit(seq, tuple(tokens), finish_reason, stop_reason)
 
     def _why_finished(self, seq: Sequence, token_id: int) -> tuple[FinishReason | None, int | None]:
-        params = seq.request.params
-        if token_id in params.stop_token_ids:
+        request = seq.request
+        if token_id in request.params.stop_token_ids:
             return "stop", token_id
-        if token_id in seq.request.eos_token_ids and not params.ignore_eos:
+        if token_id in request.eos_token_ids and not request.params.ignore_eos:
             return "stop", None
-        assert params.max_tokens is not None
-        if seq.num_output >= params.max_tokens or len(seq.tokens) >= self._scheduler.max_model_len:
+        if len(seq.tokens) >= seq.max_len:
             return "length", None
         return None, None
 
@@ -146,20 +141,18 @@ class Booking:
         finish_reason: FinishReason | None = None,
         stop_reason: int | None = None,
     ) -> None:
-        is_first = seq.num_output == len(tokens) and seq.index == 0
-        wants = is_first and seq.request.params.prompt_logprobs is not None
-        self.outputs.append(
-            SeqOutput(
-                request_id=seq.request.request_id,
-                index=seq.index,
-                token_ids=tuple(token.token_id for token in tokens),
-                logprobs=tokens,
-                finish_reason=finish_reason,
-                stop_reason=stop_reason,
-                num_cached_tokens=seq.num_cached,
-                prompt_logprobs=tuple(seq.prompt_logprobs) if wants else None,
-            )
+        output = SeqOutput(
+            seq.request.request_id,
+            seq.index,
+            tuple([token.token_id for token in tokens]),
+            tokens,
+            finish_reason,
+            stop_reason,
+            seq.num_cached,
         )
+        if seq.prompt_logprobs and seq.num_output == len(tokens) and seq.index == 0:
+            output.prompt_logprobs = tuple(seq.prompt_logprobs)
+        self.outputs.append(output)
         if finish_reason is not None:
             self._scheduler.finish(seq)
 
