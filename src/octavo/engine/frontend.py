@@ -21,6 +21,7 @@ class Frontend:
     def __init__(self, tokenizer: Tokenizer, limits: EngineLimits, seed: int) -> None:
         self.tokenizer = tokenizer
         self.limits = limits
+        self._eos_token_ids = tuple(sorted(tokenizer.eos_token_ids))
         self._seed = seed
         self._num_seeded = 0
         self._choices: dict[str, list[ChoiceText]] = {}
@@ -48,7 +49,7 @@ class Frontend:
             request_id=request_id,
             prompt_token_ids=tuple(prompt_token_ids),
             params=params,
-            eos_token_ids=tuple(sorted(self.tokenizer.eos_token_ids)),
+            eos_token_ids=self._eos_token_ids,
             priority=priority,
             arrival_time=now,
             cache_salt=cache_salt,

@@ -55,9 +55,11 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Queue a request. Its limits were checked at the door (engine/limits.py)."""
-        max_tokens = request.params.max_tokens
-        if max_tokens is None:
+        params = request.params
+        if params.max_tokens is None:
             raise ValueError(f"{request.request_id}: expected a settled max_tokens, got None")
+        max_len = min(len(request.prompt_token_ids) + params.max_tokens, self.max_model_len)
+        eos_token_ids = () if params.ignore_eos else request.eos_token_ids
         self._num_requests += 1
         key = (*self._policy(request), self._num_requests, 0)
         seq = Sequence(
@@ -66,8 +68,9 @@ class Scheduler:
             index=0,
             key=key,
             tokens=list(request.prompt_token_ids),
-            max_len=min(len(request.prompt_token_ids) + max_tokens, self.max_model_len),
-            forks=tuple(range(1, request.params.n)),
+            max_len=max_len,
+            end_token_ids=params.stop_token_ids + eos_token_ids,
+            forks=tuple(range(1, params.n)),
             lookup=PromptLookup() if self.config.speculative == "ngram" else None,
         )
         if seq.seq_id in self.sequences:
@@ -148,7 +151,7 @@ class Scheduler:
             self._preempt(seq)
             return None
         is_last = end == len(seq.tokens)
-        guesses = self._guess(seq, budget - num_tokens) if is_last else ()
+        guesses = self._guess(seq, budget - num_tokens) if is_last and seq.lookup else ()
         if guesses:
             self.kv.extend(seq.seq_id, end + len(guesses))
         run = ScheduledSeq(
@@ -166,10 +169,8 @@ class Scheduler:
 
     def _guess(self, seq: Sequence, budget: int) -> tuple[int, ...]:
         """Guesses at the next tokens that fit into the request and into blocks nobody needs."""
-        if seq.lookup is None:
-            return ()
         max_tokens = seq.request.params.max_tokens
-        if seq.forks or not max_tokens:
+        if seq.lookup is None or seq.forks or not max_tokens:
             return ()
         num_most = (
             min(budget, max_tokens - seq.num_output, self.max_model_len - len(seq.tokens)) - 1

@@ -27,6 +27,7 @@ class Sequence:
     key: tuple[float, ...]  # policy order: lower runs first
     tokens: list[int]
     max_len: int  # tokens at which it ends, prompt included
+    end_token_ids: tuple[int, ...]  # and those that end it before
     num_computed: int = 0
     num_cached: int = 0  # prompt tokens found in the cache at first admission
     forks: tuple[int, ...] = ()
@@ -35,10 +36,13 @@ class Sequence:
     prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
     lookup: PromptLookup | None = None  # makes guesses; None: none are made
     num_prompt: int = field(init=False)
+    wants_prompt_logprobs: bool = field(init=False)  # some are still to be delivered
     _samples: tuple[SampleRequest, ...] | None = None  # the same in every step from now on
 
     def __post_init__(self) -> None:
         self.num_prompt = len(self.request.prompt_token_ids)
+        wanted = self.request.params.prompt_logprobs is not None
+        self.wants_prompt_logprobs = wanted and self.index == 0
 
     @property
     def num_output(self) -> int:
@@ -56,12 +60,6 @@ class Sequence:
         return 1 + len(self.forks)
 
     @property
-    def wants_prompt_logprobs(self) -> bool:
-        """True while log-probabilities of prompt tokens are still to be delivered."""
-        wanted = self.request.params.prompt_logprobs is not None
-        return wanted and self.index == 0 and len(self.prompt_logprobs) < self.num_prompt
-
-    @property
     def max_matched_tokens(self) -> int | None:
         """How far a prefix hit may reach.
 
@@ -75,6 +73,8 @@ class Sequence:
         One for this choice and one for each fork; or, with guesses, one for each of them and one
         more.
         """
+        if self._samples is not None and not guesses:
+            return self._samples
         params = self.request.params
         if params.max_tokens == 0:
             return ()
@@ -83,8 +83,6 @@ class Sequence:
                 self._sample_request(self.index, guesses[:i], row=i - len(guesses) - 1)
                 for i in range(len(guesses) + 1)
             )
-        if self._samples is not None:
-            return self._samples
         samples = tuple(self._sample_request(index) for index in (self.index, *self.forks))
         if not (self.forks or params.needs_history or self.num_output < params.min_tokens):
             self._samples = samples
@@ -117,6 +115,7 @@ class Sequence:
             key=(*self.key[:-1], index),
             tokens=list(self.tokens),
             max_len=self.max_len,
+            end_token_ids=self.end_token_ids,
             num_computed=self.num_computed,
             num_cached=self.num_cached,
             has_started=True,

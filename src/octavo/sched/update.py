@@ -94,6 +94,7 @@ class Booking:
                 seq.prompt_logprobs
             ):  # earlier ones were delivered before a preemption
                 seq.prompt_logprobs.append(entry)
+        seq.wants_prompt_logprobs = len(seq.prompt_logprobs) < seq.num_prompt
 
     def _fork(self, seq: Sequence, index: int) -> Sequence:
         scheduler = self._scheduler
@@ -125,11 +126,8 @@ class Booking:
         self._emit(seq, tuple(tokens), finish_reason, stop_reason)
 
     def _why_finished(self, seq: Sequence, token_id: int) -> tuple[FinishReason | None, int | None]:
-        request = seq.request
-        if token_id in request.params.stop_token_ids:
-            return "stop", token_id
-        if token_id in request.eos_token_ids and not request.params.ignore_eos:
-            return "stop", None
+        if token_id in seq.end_token_ids:
+            return "stop", token_id if token_id in seq.request.params.stop_token_ids else None
         if len(seq.tokens) >= seq.max_len:
             return "length", None
         return None, None
@@ -150,7 +148,7 @@ class Booking:
             stop_reason,
             seq.num_cached,
         )
-        if seq.prompt_logprobs and seq.num_output == len(tokens) and seq.index == 0:
+        if seq.index == 0 and seq.num_output == len(tokens) and seq.prompt_logprobs:
             output.prompt_logprobs = tuple(seq.prompt_logprobs)
         self.outputs.append(output)
         if finish_reason is not None:
