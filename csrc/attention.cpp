@@ -20,9 +20,8 @@ struct Call {
     const AttentionPlan& plan;
     const AttentionWork& work;
     const KvMemory& kv;
-    int64_t layer;
-    int group;
-    float scale;
+    const AttentionLayer& layer;
+    int window, group;
     const float* q;
     float* out;
     float* partials;
@@ -34,8 +33,9 @@ struct Call {
         t.q = q + kv_head * group * dim;
         t.group = group;
         t.head_dim = static_cast<int>(dim);
-        t.scale = scale;
-        t.keys = static_cast<const char*>(kv.layer(layer)) + kv_head * dim * kTile * (kv.half ? 2 : 4);
+        t.window = window;
+        t.scale = layer.scale;
+        t.keys = static_cast<const char*>(kv.layer(layer.layer)) + kv_head * dim * kTile * (kv.half ? 2 : 4);
         t.tile_stride = kv.tile_stride();
         t.value_offset = kv.plane();
         t.next_head = head_done && kv_head + 1 < kv.num_kv_heads ? dim * kTile : 0;
@@ -52,7 +52,7 @@ struct Call {
         t.first_position = u.first_position;
         t.part_begin = part_begin;
         t.part_end = part_end;
-        if (u.results >= 0) t.results = work.results.data() + u.results + part_begin;
+        if (u.results >= 0) t.results = work.results.data() + u.results + (part_begin - u.part_begin);
         return t;
     }
 
@@ -61,6 +61,7 @@ struct Call {
         t.query_rows = work.shared_queries.data() + item.first_query;
         t.num_queries = item.num_queries;
         t.first_position = (item.part + 1) * kPartition - 1;  // at least: they all see the whole partition
+        t.window = kNoWindow;
         t.part_begin = item.part;
         t.part_end = item.part + 1;
         t.results = &item.result;
@@ -92,15 +93,21 @@ void check_call(const AttentionPlan& plan, const KvMemory& kv, int64_t layer, in
 
 }  // namespace
 
-void paged_attention(Context& context, const AttentionPlan& plan, const KvMemory& kv, int64_t layer, int num_heads,
-                     float scale, const float* q, float* out) {
-    check_call(plan, kv, layer, num_heads);
+int64_t checked_window(std::optional<int64_t> window) {
+    if (window && *window < 1) refuse("expected a window of 1 token or more, or none, got " + text(*window));
+    return window.value_or(kNoWindow);
+}
+
+void paged_attention(Context& context, const AttentionPlan& plan, const KvMemory& kv, const AttentionLayer& layer,
+                     const float* q, float* out) {
+    check_call(plan, kv, layer.layer, layer.num_heads);
     const AttentionKernels& kernels = select_attention_kernels(context.isa);
     const int num_kv_heads = static_cast<int>(kv.num_kv_heads);
-    const AttentionPlan::Held held =
-        plan.hold(num_heads, num_kv_heads, static_cast<int>(kv.head_dim), context.pool.num_threads());
+    const int window = layer.window < plan.longest_context() ? static_cast<int>(layer.window) : kNoWindow;
+    const AttentionPlan::Held held = plan.hold(
+        {layer.num_heads, num_kv_heads, static_cast<int>(kv.head_dim), window}, context.pool.num_threads());
     const AttentionWork& work = *held.work;
-    const Call call{plan, work, kv, layer, num_heads / num_kv_heads, scale, q, out, held.partials};
+    const Call call{plan, work, kv, layer, window, layer.num_heads / num_kv_heads, q, out, held.partials};
     const auto attend = kv.half ? kernels.attend_f16 : kernels.attend_f32;
 
     context.pool.parallel_for(static_cast<int64_t>(work.chunks.size()) - 1, [&](int64_t chunk, int thread) {
@@ -114,7 +121,7 @@ void paged_attention(Context& context, const AttentionPlan& plan, const KvMemory
         const size_t c = static_cast<size_t>(chunk);
         for (int64_t i = work.merge_chunks[c]; i < work.merge_chunks[c + 1]; ++i) {
             const AttentionUnit& unit = work.units[static_cast<size_t>(work.merged_units[static_cast<size_t>(i)])];
-            kernels.merge(call.task(unit, 0, unit.num_parts));
+            kernels.merge(call.task(unit, unit.part_begin, unit.part_end));
         }
     });
 }

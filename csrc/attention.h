@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "aligned_buffer.h"
@@ -20,9 +21,9 @@ namespace octavo {
 // Neighbouring queries of one sequence against one KV head.
 struct AttentionUnit {
     int32_t seq, first_row, num_queries, first_position, kv_head;
-    int32_t num_parts;
-    int32_t num_shared;  // of these, the first ones that are computed for other sequences too
-    int64_t results;     // index in AttentionWork::results of partition 0, or -1: folded where it is computed
+    int32_t part_begin, part_end;  // partitions that any of its queries sees
+    int32_t shared_end;  // those before this one are computed for other sequences too
+    int64_t results;     // index in AttentionWork::results of part_begin, or -1: folded where it is computed
 };
 
 // One partition for all queries of units that have its tiles in common.
@@ -54,6 +55,17 @@ struct AttentionWork {
     int num_threads = 1;   // of the pool
 };
 
+// What layers of a step may differ in: each kind gets work lists of its own.
+struct AttentionKind {
+    int num_heads, num_kv_heads, head_dim;
+    int window;  // tokens that a query sees, itself the last; or kNoWindow
+
+    bool operator==(const AttentionKind& other) const {
+        return num_heads == other.num_heads && num_kv_heads == other.num_kv_heads && head_dim == other.head_dim &&
+               window == other.window;
+    }
+};
+
 // The sequences of a step (AttentionInputs of ops/base.py), checked, and the work lists made for them.
 class AttentionPlan {
 public:
@@ -64,6 +76,7 @@ public:
     int num_rows() const { return row_starts_.back(); }
     int num_seqs() const { return static_cast<int>(context_lens_.size()); }
     int max_tile() const { return max_tile_; }
+    int longest_context() const { return longest_context_; }
     int rows_of(int seq) const {
         const size_t s = static_cast<size_t>(seq);
         return row_starts_[s + 1] - row_starts_[s];
@@ -75,7 +88,7 @@ public:
     // Of the calls made so far; 0 before the first.
     int64_t num_shared_items() const;
 
-    // The work lists for a kind of call, with memory for its partial results and for each thread. Made on first
+    // The work lists for a kind of layer, with memory for its partial results and for each thread. Made on first
     // use, then kept for the other layers. Held while a call runs: calls on one plan take turns.
     struct Held {
         std::unique_lock<std::mutex> lock;
@@ -85,11 +98,12 @@ public:
         int64_t scratch_floats;  // of a thread
     };
     // Throws std::bad_alloc where there is no memory.
-    Held hold(int num_heads, int num_kv_heads, int head_dim, int num_threads) const;
+    Held hold(const AttentionKind& kind, int num_threads) const;
 
 private:
     struct Kept {
-        int num_heads, num_kv_heads, num_threads, head_dim;
+        AttentionKind kind;
+        int num_threads;
         AttentionWork work;
         AlignedBuffer memory;
         int64_t partial_floats, scratch_floats;
@@ -98,16 +112,27 @@ private:
     void check_sequence(size_t seq) const;
 
     std::vector<int32_t> row_starts_, context_lens_, tiles_, tile_starts_;
-    int32_t max_tile_ = -1;
+    int32_t max_tile_ = -1, longest_context_ = 0;
     mutable std::mutex mutex_;
     mutable std::vector<std::unique_ptr<Kept>> kept_;
 };
 
-AttentionWork make_attention_work(const AttentionPlan& plan, int num_heads, int num_kv_heads, int num_threads);
+AttentionWork make_attention_work(const AttentionPlan& plan, const AttentionKind& kind, int num_threads);
+
+// What does not change from step to step. window: see AttentionKind; anything from kNoWindow on is none.
+struct AttentionLayer {
+    int64_t layer;
+    int num_heads;
+    float scale;
+    int64_t window;
+};
+
+// A window as it is given to the ops, or none. Throws std::invalid_argument for one of less than a token.
+int64_t checked_window(std::optional<int64_t> window);
 
 // q and out: [plan.num_rows(), num_heads * head_dim]. Throws std::invalid_argument for heads that do
 // not divide, a head size that is not a multiple of 8, or a layer or tile outside the memory, and std::bad_alloc.
-void paged_attention(Context& context, const AttentionPlan& plan, const KvMemory& kv, int64_t layer, int num_heads,
-                     float scale, const float* q, float* out);
+void paged_attention(Context& context, const AttentionPlan& plan, const KvMemory& kv, const AttentionLayer& layer,
+                     const float* q, float* out);
 
 }  // namespace octavo

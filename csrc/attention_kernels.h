@@ -4,6 +4,7 @@
 // softmax of its scores over the tokens up to its own position, as its largest score m, its
 // weight l = sum exp(s - m) and acc = sum exp(s - m) v; partitions are then folded in order:
 //     m' = max(m, m_p)   l' = l e^(m - m') + l_p e^(m_p - m')   acc' likewise;   output = acc / l
+// With a window, tokens before it have no weight, and folding begins with the first partition that it reaches into.
 // All of this depends on the query's position alone, so a query gives the same bits in any chunk or batch, and
 // whether its partitions ran on one thread or on several.
 //
@@ -19,6 +20,7 @@ namespace octavo {
 constexpr int kTile = 16;
 constexpr int kPartition = 256;
 constexpr int kTilesPerPartition = kPartition / kTile;
+constexpr int kNoWindow = 1 << 30;  // more than any position
 
 // Rows of a tile are its queries times the heads of a group, query-major: row = query * group + head.
 struct AttentionTask {
@@ -29,12 +31,13 @@ struct AttentionTask {
     int group;           // query heads for each KV head
     int head_dim;        // a multiple of 8
     int first_position;  // of the first query; the others follow it
+    int window;          // tokens that a query sees, itself the last; or kNoWindow
     float scale;
     const void* keys;     // of this layer and head in tile 0
     int64_t tile_stride;  // elements from a tile to the next
     int64_t value_offset; // elements from a tile's keys to its values
     int64_t next_head;    // elements from the keys to those that the next task will read in the same tiles; 0: none
-    const int32_t* tiles; // of the sequence, from position 0
+    const int32_t* tiles; // of the sequence, from position 0; those before the first query's window are not used
     int part_begin, part_end;  // partitions to do
     const int32_t* query_rows;  // null: queries follow each other; else query i is this many row_strides from q, and
                                 // all of them see the whole of the partitions
@@ -52,10 +55,14 @@ static inline int64_t attention_scratch_floats(int rows, int head_dim) {
     return static_cast<int64_t>(rows) * (head_dim + kPartition + 2 * partial_stride(head_dim));
 }
 
+// The first token that the query at a position sees.
+static inline int first_seen(int position, int window) { return position < window ? 0 : position + 1 - window; }
+
 struct AttentionKernels {
     void (*attend_f16)(const AttentionTask& task, float* scratch);
     void (*attend_f32)(const AttentionTask& task, float* scratch);
-    // Folds the partial results of a whole task (part_begin = 0; overwrites them) and writes its `out`.
+    // Folds the partial results of a whole task, all partitions that its queries see (overwrites them), and writes its
+    // `out`.
     void (*merge)(const AttentionTask& task);
 };
 

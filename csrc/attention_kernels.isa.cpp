@@ -1,5 +1,7 @@
 #include "attention_kernels.h"
 
+#include <cstring>
+
 #include "attention_blocks.h"
 #include "vec16.h"
 
@@ -7,11 +9,36 @@ namespace octavo {
 namespace OCTAVO_ISA {
 namespace {
 
-// ---- softmax of one row over its first n tokens ------------------------------------------------------------------
+// ---- what a row sees ---------------------------------------------------------------------------------------------
 
-// The largest score. Later tokens of the last tile (other queries' or stale) become -inf.
-float largest(float* s, int n) {
-    const int num_vectors = (n + 15) / 16;
+// The tokens of a partition that a task reads, as positions: from a border of tiles to the end of the partition.
+struct Stretch {
+    int start, end;
+};
+
+Stretch stretch_of(const AttentionTask& a, int part) {
+    const int border = part * kPartition, first = first_seen(a.first_position, a.window) / kTile * kTile;
+    return {first > border ? first : border, border + kPartition};
+}
+
+// Tokens begin .. end, counted from the start of a stretch.
+struct Span {
+    int begin, end;
+    bool empty() const { return begin >= end; }
+};
+
+OCTAVO_INLINE Span seen_by(const AttentionTask& a, int row, Stretch in) {
+    const int position = a.first_position + row / a.group, first = first_seen(position, a.window);
+    const int stop = position + 1 < in.end ? position + 1 : in.end;
+    return {first > in.start ? first - in.start : 0, stop - in.start};
+}
+
+// ---- softmax of one row over the tokens that it sees --------------------------------------------------------------
+
+// The largest score. Tokens before the window, and later ones of the last tile (other queries' or stale), become -inf.
+float largest(float* s, Span seen) {
+    const int n = seen.end, num_vectors = (n + 15) / 16;
+    for (int i = 0; i < seen.begin; ++i) s[i] = -kInf;
     V16 top = set1(-kInf);
     for (int i = 0; i < num_vectors; ++i) {
         V16 x = load(s + i * 16);
@@ -61,12 +88,6 @@ void write_row(const float* state, int head_dim, int padded, float* out) {
     }
 }
 
-// Tokens of the partition that starts at `start` which the row may see.
-OCTAVO_INLINE int visible(const AttentionTask& a, int row, int start) {
-    const int n = a.first_position + row / a.group + 1 - start;
-    return n < 0 ? 0 : n > kPartition ? kPartition : n;
-}
-
 struct Rows {
     int count, block;  // rows, and rows of a register block (the last may be smaller)
     int in_block(int first) const { return count - first < block ? count - first : block; }
@@ -98,20 +119,32 @@ void pack_queries(const AttentionTask& a, Rows rows, float* packed) {
     }
 }
 
-// acc of all rows for the tokens begin..end of a partition. Rows of one block that see fewer
-// tokens than others leave early: what lies beyond a query's position is never read for it.
+// acc of all rows for the tokens begin..end of a stretch. Rows of one block that see fewer tokens than others
+// join late or leave early: what lies outside a query's window or beyond its position is never read for it.
 template <class T>
-void values_step(const AttentionTask& a, Rows rows, int start, const T* const* values, int begin, int end,
+void values_step(const AttentionTask& a, Rows rows, Stretch in, const T* const* values, int begin, int end,
                  const float* p, float* acc, int64_t acc_stride) {
+    const auto next_query = [&](int r) { return (r / a.group + 1) * a.group; };
     for (int first = 0; first < rows.count; first += rows.block) {
         const int last = first + rows.in_block(first);
+        const bool all_begun = seen_by(a, last - 1, in).begin <= begin;
         int t = begin;
-        for (int r = first; r < last && t < end; r = (r / a.group + 1) * a.group) {
-            const int seen = visible(a, r, start);
-            const int stop = seen < end ? seen : end;
-            if (stop <= t) continue;
-            values_of_rows(last - r, p + static_cast<int64_t>(r) * kPartition, values, t, stop, a.head_dim,
-                           acc + r * acc_stride, acc_stride);
+        for (int r = first; r < last && t < end;) {
+            const Span seen = seen_by(a, r, in);
+            if (seen.end <= t || seen.begin >= end) {
+                r = next_query(r);
+                continue;
+            }
+            if (t < seen.begin) t = seen.begin;
+            int stop = seen.end < end ? seen.end : end, joined = all_begun ? last : next_query(r);
+            for (; joined < last; joined = next_query(joined)) {
+                const int joins = seen_by(a, joined, in).begin;
+                if (joins <= t) continue;
+                if (joins < stop) stop = joins;
+                break;
+            }
+            values_of_rows((joined < last ? joined : last) - r, p + static_cast<int64_t>(r) * kPartition, values, t, stop,
+                           a.head_dim, acc + r * acc_stride, acc_stride);
             t = stop;
         }
     }
@@ -119,17 +152,17 @@ void values_step(const AttentionTask& a, Rows rows, int start, const T* const* v
 
 // Scores become weights; rows of `result` become (0, m, l). First all of one kind, then all of the next: within a row
 // each waits for the one before, while the processor works on several rows at once.
-void softmax(const AttentionTask& a, Rows rows, int start, float* p, float* result) {
+void softmax(const AttentionTask& a, Rows rows, Stretch in, float* p, float* result) {
     const int64_t stride = partial_stride(a.head_dim), padded = padded_head_dim(a.head_dim);
     for (int r = 0; r < rows.count; ++r) {
-        const int n = visible(a, r, start);
-        if (n > 0) result[r * stride + padded] = largest(p + static_cast<int64_t>(r) * kPartition, n);
+        const Span seen = seen_by(a, r, in);
+        if (!seen.empty()) result[r * stride + padded] = largest(p + static_cast<int64_t>(r) * kPartition, seen);
     }
     for (int r = 0; r < rows.count; ++r) {
         float* row = result + r * stride;
-        const int n = visible(a, r, start);
+        const Span seen = seen_by(a, r, in);
         for (int64_t d = 0; d < padded; ++d) row[d] = 0.0f;
-        if (n > 0) row[padded + 1] = weigh(p + static_cast<int64_t>(r) * kPartition, n, row[padded]);
+        if (!seen.empty()) row[padded + 1] = weigh(p + static_cast<int64_t>(r) * kPartition, seen.end, row[padded]);
     }
 }
 
@@ -138,11 +171,11 @@ OCTAVO_INLINE const T* key_tile(const AttentionTask& a, int index) {
     return static_cast<const T*>(a.keys) + a.tiles[index] * a.tile_stride;
 }
 
-// One partition for all rows that reach it: rows of `result` become (acc, m, l).
+// One partition for all rows that see any of it: their rows of `result` become (acc, m, l).
 template <class T>
 void attend_partition(const AttentionTask& a, Rows rows, int part, const float* packed, float* p, float* result) {
-    const int start = part * kPartition;
-    const int seen = visible(a, rows.count - 1, start);
+    const Stretch in = stretch_of(a, part);
+    const int seen = seen_by(a, rows.count - 1, in).end;
     const int num_tiles = (seen + kTile - 1) / kTile;
     const int64_t stride = partial_stride(a.head_dim);
     const T* stream[2 * kTilesPerPartition + kStepTiles];  // as memory is read: keys, values, what comes next
@@ -150,12 +183,13 @@ void attend_partition(const AttentionTask& a, Rows rows, int part, const float* 
     const T** values = stream + num_tiles;
     const int all_tiles = (a.first_position + a.num_queries + kTile - 1) / kTile;
     for (int i = 0; i < num_tiles; ++i) {
-        keys[i] = key_tile<T>(a, part * kTilesPerPartition + i);
+        keys[i] = key_tile<T>(a, in.start / kTile + i);
         values[i] = keys[i] + a.value_offset;
     }
     const bool last = part + 1 == a.part_end;
+    const int first_next = stretch_of(a, last ? a.part_begin : part + 1).start / kTile;
     for (int i = 0; i < kStepTiles; ++i) {
-        const int next = (last ? a.part_begin : part + 1) * kTilesPerPartition + i;
+        const int next = first_next + i;
         values[num_tiles + i] =
             next >= all_tiles ? values[num_tiles - 1] : key_tile<T>(a, next) + (last ? a.next_head : 0);
     }
@@ -166,10 +200,26 @@ void attend_partition(const AttentionTask& a, Rows rows, int part, const float* 
                    p + static_cast<int64_t>(r) * kPartition + t * kTile);
         }
     }
-    softmax(a, rows, start, p, result);
+    softmax(a, rows, in, p, result);
     constexpr int kStep = kStepTiles * kTile;
     for (int t = 0; t < seen; t += kStep) {
-        values_step(a, rows, start, values, t, t + kStep, p, result, stride);
+        values_step(a, rows, in, values, t, t + kStep, p, result, stride);
+    }
+}
+
+// The results of a later partition go into those of the first one.
+void fold_partition(const AttentionTask& a, int count, int part, float* into, const float* results) {
+    const int64_t stride = partial_stride(a.head_dim);
+    const Stretch in = stretch_of(a, part);
+    for (int r = 0; r < count; ++r) {
+        if (seen_by(a, r, in).empty()) continue;
+        float* state = into + r * stride;
+        const float* result = results + r * stride;
+        if (first_seen(a.first_position + r / a.group, a.window) / kPartition == part) {
+            std::memcpy(state, result, static_cast<size_t>(stride) * sizeof(float));
+        } else {
+            fold(state, result, padded_head_dim(a.head_dim));
+        }
     }
 }
 
@@ -196,10 +246,9 @@ void attend(const AttentionTask& a, float* scratch) {
         return;
     }
     for (int part = a.part_begin; part < a.part_end; ++part) {
-        attend_partition<T>(a, rows, part, packed, p, part == 0 ? state : next);
-        for (int r = 0; part > 0 && r < count; ++r) {
-            if (visible(a, r, part * kPartition) > 0) fold(state + r * stride, next + r * stride, padded);
-        }
+        const bool first = part == a.part_begin;
+        attend_partition<T>(a, rows, part, packed, p, first ? state : next);
+        if (!first) fold_partition(a, count, part, state, next);
     }
     for (int r = 0; r < count; ++r) write_row(state + r * stride, a.head_dim, padded, out_row(a, r));
 }
@@ -209,11 +258,8 @@ void merge(const AttentionTask& a) {
     const int64_t stride = partial_stride(a.head_dim);
     const int padded = padded_head_dim(a.head_dim);
     float* state = a.partials + a.results[0] * stride;
-    for (int part = 1; part < a.part_end; ++part) {
-        const float* next = a.partials + a.results[part] * stride;
-        for (int r = 0; r < count; ++r) {
-            if (visible(a, r, part * kPartition) > 0) fold(state + r * stride, next + r * stride, padded);
-        }
+    for (int part = a.part_begin + 1; part < a.part_end; ++part) {
+        fold_partition(a, count, part, state, a.partials + a.results[part - a.part_begin] * stride);
     }
     for (int r = 0; r < count; ++r) write_row(state + r * stride, a.head_dim, padded, out_row(a, r));
 }

@@ -36,7 +36,10 @@ AttentionPlan::AttentionPlan(std::vector<int32_t> row_starts, std::vector<int32_
     }
     if (row_starts_[0] != 0) refuse("expected row_starts[0] = 0, got " + text(row_starts_[0]));
     if (tile_starts_[0] != 0) refuse("expected tile_starts[0] = 0, got " + text(tile_starts_[0]));
-    for (size_t s = 0; s < n; ++s) check_sequence(s);
+    for (size_t s = 0; s < n; ++s) {
+        check_sequence(s);
+        longest_context_ = std::max(longest_context_, context_lens_[s]);
+    }
     if (static_cast<int64_t>(tiles_.size()) != tile_starts_[n]) {
         refuse("expected " + text(tile_starts_[n]) + " tiles (the last of tile_starts), got " + text(tiles_.size()));
     }
@@ -68,22 +71,17 @@ int64_t AttentionPlan::num_shared_items() const {
     return n;
 }
 
-AttentionPlan::Held AttentionPlan::hold(int num_heads, int num_kv_heads, int head_dim, int num_threads) const {
+AttentionPlan::Held AttentionPlan::hold(const AttentionKind& kind, int num_threads) const {
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto fits = [&](const std::unique_ptr<Kept>& k) {
-        return k->num_heads == num_heads && k->num_kv_heads == num_kv_heads && k->num_threads == num_threads &&
-               k->head_dim == head_dim;
-    };
+    const auto fits = [&](const std::unique_ptr<Kept>& k) { return k->kind == kind && k->num_threads == num_threads; };
     auto found = std::find_if(kept_.begin(), kept_.end(), fits);
     if (found == kept_.end()) {
         auto made = std::make_unique<Kept>();
-        made->num_heads = num_heads;
-        made->num_kv_heads = num_kv_heads;
+        made->kind = kind;
         made->num_threads = num_threads;
-        made->head_dim = head_dim;
-        made->work = make_attention_work(*this, num_heads, num_kv_heads, num_threads);
-        made->partial_floats = round_up(made->work.partial_rows * partial_stride(head_dim));
-        made->scratch_floats = round_up(attention_scratch_floats(made->work.max_rows, head_dim));
+        made->work = make_attention_work(*this, kind, num_threads);
+        made->partial_floats = round_up(made->work.partial_rows * partial_stride(kind.head_dim));
+        made->scratch_floats = round_up(attention_scratch_floats(made->work.max_rows, kind.head_dim));
         const int64_t floats = made->partial_floats + made->scratch_floats * num_threads;
         made->memory = AlignedBuffer(static_cast<size_t>(floats) * sizeof(float));
         kept_.push_back(std::move(made));

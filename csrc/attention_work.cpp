@@ -22,10 +22,11 @@ constexpr int64_t kMergeAloneBelow = 1000, kMergeChunk = 250;
 
 class WorkMaker {
 public:
-    WorkMaker(const AttentionPlan& plan, int num_heads, int num_kv_heads, int num_threads)
+    WorkMaker(const AttentionPlan& plan, const AttentionKind& kind, int num_threads)
         : plan_(plan),
-          num_kv_heads_(num_kv_heads),
-          group_(num_heads / num_kv_heads),
+          num_kv_heads_(kind.num_kv_heads),
+          group_(kind.num_heads / kind.num_kv_heads),
+          window_(kind.window),
           queries_per_unit_(std::max(1, kUnitRows / group_)) {
         work_.num_threads = num_threads;
     }
@@ -47,19 +48,21 @@ private:
         int64_t cost, rank;  // query rows times tokens; items of high rank go first
     };
 
-    // Sequences with few rows may share: units that are full use what they load often enough alone.
+    // Sequences with few rows may share: units that are full use what they load often enough alone. What the window of a
+    // query has left behind is not shared: it is seen in part, or not at all.
     void add_units(int seq, std::vector<ShareCandidate>& candidates) {
         const int32_t rows = plan_.rows_of(seq), start = plan_.context_of(seq) - rows;
         first_unit_.push_back(static_cast<int32_t>(work_.units.size()));
-        if (rows > 0 && rows <= queries_per_unit_ && start + 1 >= kPartition) {
+        if (rows > 0 && rows <= queries_per_unit_ && start + 1 >= kPartition && plan_.context_of(seq) <= window_) {
             candidates.push_back({seq, plan_.tiles_of(seq), (start + 1) / kPartition});
         }
         for (int32_t i = 0; i < rows; i += queries_per_unit_) {
             const int32_t n = std::min<int32_t>(queries_per_unit_, rows - i);
-            const int32_t num_parts = (start + i + n - 1) / kPartition + 1;
+            const int32_t part_begin = first_seen(start + i, window_) / kPartition;
+            const int32_t part_end = (start + i + n - 1) / kPartition + 1;
             for (int32_t head = 0; head < num_kv_heads_; ++head) {
-                work_.units.push_back({seq, plan_.first_row_of(seq) + i, n, start + i, head, num_parts,
-                                       /*num_shared=*/0, /*results=*/-1});
+                work_.units.push_back({seq, plan_.first_row_of(seq) + i, n, start + i, head, part_begin, part_end,
+                                       /*shared_end=*/part_begin, /*results=*/-1});
             }
         }
     }
@@ -80,8 +83,12 @@ private:
     void keep_results(AttentionUnit& u) {
         if (u.results >= 0) return;
         u.results = static_cast<int64_t>(work_.results.size());
-        work_.results.resize(work_.results.size() + static_cast<size_t>(u.num_parts));
+        work_.results.resize(work_.results.size() + static_cast<size_t>(u.part_end - u.part_begin));
         work_.merged_units.push_back(static_cast<int32_t>(&u - work_.units.data()));
+    }
+
+    void set_result(const AttentionUnit& u, int32_t part) {
+        work_.results[static_cast<size_t>(u.results + part - u.part_begin)] = take_partial_rows(rows_of(u));
     }
 
     // Members in runs of the same size, about: of kSharedRows rows and at least two members. Gives where they end.
@@ -129,8 +136,8 @@ private:
     void add_member(SharedItem& item, const ShareCandidate& member) {
         AttentionUnit& u = unit_of(member, item.kv_head);
         keep_results(u);
-        work_.results[static_cast<size_t>(u.results + item.part)] = take_partial_rows(rows_of(u));
-        u.num_shared = std::max(u.num_shared, item.part + 1);
+        set_result(u, item.part);
+        u.shared_end = std::max(u.shared_end, item.part + 1);
         item.num_queries += u.num_queries;
         if (item.kv_head > 0) return;  // the same queries for all heads
         for (int32_t i = 0; i < u.num_queries; ++i) work_.shared_queries.push_back(u.first_row + i);
@@ -138,7 +145,8 @@ private:
 
     // Of partitions begin .. end.
     int64_t cost(const AttentionUnit& u, int32_t begin, int32_t end) const {
-        const int64_t first = static_cast<int64_t>(begin) * kPartition;
+        const int64_t first = std::max<int64_t>(static_cast<int64_t>(begin) * kPartition,
+                                                first_seen(u.first_position, window_));
         const int64_t last = std::min<int64_t>(static_cast<int64_t>(end) * kPartition,
                                                static_cast<int64_t>(u.first_position) + u.num_queries);
         return rows_of(u) * std::max<int64_t>(last - first, 0);
@@ -147,7 +155,7 @@ private:
     void add_own_items() {
         int64_t total = 0;
         for (const Planned& p : planned_) total += p.cost;
-        for (const AttentionUnit& u : work_.units) total += cost(u, u.num_shared, u.num_parts);
+        for (const AttentionUnit& u : work_.units) total += cost(u, u.shared_end, u.part_end);
         const bool alone = work_.num_threads == 1 || total < kAloneBelow;
         most_ = alone ? 2 * total : total / (4 * work_.num_threads);
         for (size_t i = 0; i < work_.units.size(); ++i) add_own_items(static_cast<int32_t>(i));
@@ -155,13 +163,13 @@ private:
 
     void add_own_items(int32_t id) {
         AttentionUnit& u = work_.units[static_cast<size_t>(id)];
-        const int32_t begin = u.num_shared, end = u.num_parts;
+        const int32_t begin = u.shared_end, end = u.part_end;
         work_.max_rows = std::max(work_.max_rows, static_cast<int32_t>(rows_of(u)));
         const int64_t whole = cost(u, begin, end);
         const bool split = end - begin > 1 && whole > most_;
         if (split) keep_results(u);
         for (int32_t part = begin; u.results >= 0 && part < end; ++part) {
-            work_.results[static_cast<size_t>(u.results + part)] = take_partial_rows(rows_of(u));
+            set_result(u, part);
         }
         if (!split && begin < end) planned_.push_back({{-1, id, begin, end}, whole, whole});
         for (int32_t part = begin; split && part < end; ++part) {
@@ -193,7 +201,7 @@ private:
         work_.merge_chunks.push_back(0);
         for (size_t i = 0; i < work_.merged_units.size(); ++i) {
             const AttentionUnit& u = work_.units[static_cast<size_t>(work_.merged_units[i])];
-            sum += rows_of(u) * u.num_parts;
+            sum += rows_of(u) * (u.part_end - u.part_begin);
             if (sum < chunk && i + 1 < work_.merged_units.size()) continue;
             work_.merge_chunks.push_back(static_cast<int64_t>(i) + 1);
             sum = 0;
@@ -201,7 +209,7 @@ private:
     }
 
     const AttentionPlan& plan_;
-    const int num_kv_heads_, group_, queries_per_unit_;
+    const int num_kv_heads_, group_, window_, queries_per_unit_;
     AttentionWork work_;
     std::vector<int32_t> first_unit_;  // of each sequence
     std::vector<Planned> planned_;
@@ -210,8 +218,8 @@ private:
 
 }  // namespace
 
-AttentionWork make_attention_work(const AttentionPlan& plan, int num_heads, int num_kv_heads, int num_threads) {
-    return WorkMaker(plan, num_heads, num_kv_heads, num_threads).make();
+AttentionWork make_attention_work(const AttentionPlan& plan, const AttentionKind& kind, int num_threads) {
+    return WorkMaker(plan, kind, num_threads).make();
 }
 
 }  // namespace octavo

@@ -144,13 +144,15 @@ void init_attention_plan(AttentionPlan* self, const AnyIn& row_starts, const Any
 }
 
 void run_attention(Context& context, const AttentionPlan& plan, const AnyOut& kv, int64_t layer, int num_heads,
-                   int num_kv_heads, int head_dim, float scale, const AnyIn& q, const AnyOut& out) {
+                   int num_kv_heads, int head_dim, float scale, std::optional<int64_t> window, const AnyIn& q,
+                   const AnyOut& out) {
     const KvMemory memory = kv_memory(kv, num_kv_heads, head_dim);
     const Shape shape = {plan.num_rows(), static_cast<int64_t>(num_heads) * head_dim};
     const float* from = checked<float>(q, "q", shape);
     float* to = checked<float>(out, "out", shape);
+    const AttentionLayer task{layer, num_heads, scale, checked_window(window)};
     const nb::gil_scoped_release release;
-    paged_attention(context, plan, memory, layer, num_heads, scale, from, to);
+    paged_attention(context, plan, memory, task, from, to);
 }
 
 void run_rope(Context& context, const AnyIn& qkv, const AnyOut& kv, int64_t layer, int num_heads, int num_kv_heads,
@@ -212,8 +214,8 @@ void bind_attention(nb::module_& m) {
         .def_prop_ro("num_seqs", &AttentionPlan::num_seqs)
         .def_prop_ro("num_shared_items", &AttentionPlan::num_shared_items);
     m.def("paged_attention", &run_attention, nb::arg("context"), nb::arg("plan"), nb::arg("kv"), nb::arg("layer"),
-          nb::arg("num_heads"), nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("scale"), nb::arg("q"),
-          nb::arg("out"));
+          nb::arg("num_heads"), nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("scale"),
+          nb::arg("window").none(), nb::arg("q"), nb::arg("out"));
     m.def("rope_and_store", &run_rope, nb::arg("context"), nb::arg("qkv"), nb::arg("kv"), nb::arg("layer"),
           nb::arg("num_heads"), nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("positions"), nb::arg("slots"),
           nb::arg("cos"), nb::arg("sin"), nb::arg("interleaved"), nb::arg("q_norm").none(), nb::arg("k_norm").none(),

@@ -86,7 +86,8 @@ int Program::rope_and_store(int qkv, const RopeTask& task, int64_t layer, int64_
     return add({RopeOp{task, layer, num_positions}, qkv}, task.num_heads * dim, Rows::step);
 }
 
-int Program::paged_attention(int q, int64_t layer, int num_heads, int num_kv_heads, int head_dim, float scale) {
+int Program::paged_attention(int q, const AttentionLayer& layer, int num_kv_heads, int head_dim) {
+    const int num_heads = layer.num_heads;
     const int64_t width = static_cast<int64_t>(num_heads) * head_dim;
     step_value(q, width, "paged_attention");
     set_kv_shape(num_kv_heads, head_dim, "paged_attention");
@@ -94,9 +95,9 @@ int Program::paged_attention(int q, int64_t layer, int num_heads, int num_kv_hea
         refuse("paged_attention", "expected query heads a multiple of the KV heads, got " + text(num_heads) + " and " +
                                       text(num_kv_heads));
     }
-    if (layer < 0) refuse("paged_attention", "expected a layer of 0 or more, got " + text(layer));
-    num_layers_ = std::max(num_layers_, layer + 1);
-    return add({AttentionOp{layer, num_heads, scale}, q}, width, Rows::step);
+    if (layer.layer < 0) refuse("paged_attention", "expected a layer of 0 or more, got " + text(layer.layer));
+    num_layers_ = std::max(num_layers_, layer.layer + 1);
+    return add({AttentionOp{layer}, q}, width, Rows::step);
 }
 
 int Program::silu_mul(int gate_up) {

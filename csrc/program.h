@@ -55,11 +55,7 @@ struct RopeOp {
     int64_t num_positions;
 };
 
-struct AttentionOp {
-    int64_t layer;
-    int num_heads;
-    float scale;
-};
+using AttentionOp = AttentionLayer;
 
 struct SiluOp {};
 struct TakeRowsOp {};
@@ -75,7 +71,7 @@ public:
     int rms_norm(int x, const float* weight, int64_t size, float eps, std::optional<int> residual);
     int linear(int x, const Linear& map, const float* bias);
     int rope_and_store(int qkv, const RopeTask& task, int64_t layer, int64_t num_positions);
-    int paged_attention(int q, int64_t layer, int num_heads, int num_kv_heads, int head_dim, float scale);
+    int paged_attention(int q, const AttentionLayer& layer, int num_kv_heads, int head_dim);
     int silu_mul(int gate_up);
     int take_logits_rows(int x);
 

@@ -34,6 +34,11 @@ int add_rope(Program& self, int qkv, int64_t layer, int num_heads, int num_kv_he
     return self.rope_and_store(qkv, task, layer, dim(cos.shape(0)));
 }
 
+int add_attention(Program& self, int q, int64_t layer, int num_heads, int num_kv_heads, int head_dim, float scale,
+                  std::optional<int64_t> window) {
+    return self.paged_attention(q, {layer, num_heads, scale, checked_window(window)}, num_kv_heads, head_dim);
+}
+
 void run(Program& self, const AnyIn& token_ids, const AnyIn& positions, const AnyIn& slots,
          const AttentionPlan& attention, const AnyIn& logits_rows, const AnyOut& kv, const AnyOut& out) {
     StepInputs in{};
@@ -65,8 +70,8 @@ void bind_program(nb::module_& m) {
              nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("cos"), nb::arg("sin"), nb::arg("interleaved"),
              nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("eps"), nb::keep_alive<1, 7>(),
              nb::keep_alive<1, 8>(), nb::keep_alive<1, 10>(), nb::keep_alive<1, 11>())
-        .def("paged_attention", &Program::paged_attention, nb::arg("q"), nb::arg("layer"), nb::arg("num_heads"),
-             nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("scale"))
+        .def("paged_attention", &add_attention, nb::arg("q"), nb::arg("layer"), nb::arg("num_heads"),
+             nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("scale"), nb::arg("window").none())
         .def("silu_mul", &Program::silu_mul, nb::arg("gate_up"))
         .def("take_logits_rows", &Program::take_logits_rows, nb::arg("x"))
         .def("finish", &Program::finish, nb::arg("result"))

@@ -95,7 +95,7 @@ struct Program::Frame {
     }
 
     void run(const AttentionOp& op, const Instruction& i) const {
-        octavo::paged_attention(context, *in.attention, in.kv, op.layer, op.num_heads, op.scale, at(i.x), at(i.result));
+        octavo::paged_attention(context, *in.attention, in.kv, op, at(i.x), at(i.result));
     }
 
     void run(const SiluOp&, const Instruction& i) const {

@@ -81,7 +81,7 @@ under that name wins. `octavo pull` fetches a model without running it. Wheels a
 | `qwen2` | Qwen2, Qwen2.5 | biases of queries, keys and values |
 | `qwen3` | Qwen3 | norms of queries and keys |
 
-Windowed attention is not supported: such a model serves contexts within its window. Any other architecture is refused, with
+Sliding windows (Mistral 7B v0.1, Qwen2 where it uses them) are kept, in all layers or in some. Any other architecture is refused, with
 the list of those that are supported.
 
 Safetensors may be F32, F16 or BF16, in one file or several; they run as they are, or in 8 or 4 bits with `--quantization q8`

@@ -13,6 +13,7 @@ GGUF_MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gguf-llama-f16": ("llama", "F16", {"tied": True}),
     "gguf-llama3-q4_k": ("llama", "Q4_K", {"rope": TINY_LLAMA3, "theta": 500000.0}),
     "gguf-mistral-q4_0": ("mistral", "Q4_0", {"head_dim": 32}),
+    "gguf-mistral-window": ("mistral", "Q8_0", {"sliding_window": 40}),
     "gguf-yarn-q8_0": ("llama", "Q8_0", {"rope": YARN, "max_position": 256}),
     "gguf-qwen2-q5_0": ("qwen2", "Q5_0", {"rope": {"rope_type": "linear", "factor": 2.0}}),
     "gguf-qwen2-q5_k": ("qwen2", "Q5_K", {"tied": True}),

@@ -56,7 +56,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-yarn": ("llama", {"rope": YARN, "max_position": 256}),
     "llama-llama3": ("llama", {"rope": LLAMA3, "max_position": 512, "theta": 500000.0}),
     "mistral": ("mistral", {"dtype": "float16", "head_dim": 32}),
+    "mistral-window": ("mistral", {"sliding_window": 24, "layers": 3}),
     "qwen2": ("qwen2", {"tied": True, "dtype": "bfloat16"}),
+    "qwen2-window": ("qwen2", {"sliding_window": 33, "full_layers": 1}),
     "qwen3": ("qwen3", {"head_dim": 32, "theta": 1000000.0}),
 }
 """Name -> family and what differs from the defaults of `make_hf`."""
@@ -83,6 +85,8 @@ class Sizes:
     eps: float = 1e-5
     rope: dict[str, Any] | None = None
     sliding_window: int | None = None
+    full_layers: int = 0
+    """The first so many layers have no window; only the families qwen2 and qwen3."""
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -162,7 +166,7 @@ def hf_config(sizes: Sizes, dtype: str = "float32", old_rope: bool = False) -> d
         config["mlp_bias"] = s.mlp_bias
     if s.family in ("qwen2", "qwen3"):
         config["use_sliding_window"] = s.sliding_window is not None
-        config["max_window_layers"] = 0
+        config["max_window_layers"] = s.full_layers
     rope = dict(s.rope or {"rope_type": "default"})
     if old_rope:
         config["rope_theta"] = s.theta

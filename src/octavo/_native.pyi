@@ -82,6 +82,7 @@ def paged_attention(
     num_kv_heads: int,
     head_dim: int,
     scale: float,
+    window: int | None,
     q: _F32,
     out: _F32,
 ) -> None:
@@ -143,7 +144,14 @@ class Program:
         eps: float,
     ) -> int: ...
     def paged_attention(
-        self, q: int, layer: int, num_heads: int, num_kv_heads: int, head_dim: int, scale: float
+        self,
+        q: int,
+        layer: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        window: int | None,
     ) -> int: ...
     def silu_mul(self, gate_up: int) -> int: ...
     def take_logits_rows(self, x: int) -> int: ...

@@ -53,20 +53,26 @@ class Seq:
 
 
 def oracle(seq: Seq, shape: AttentionShape, dtype: type) -> np.ndarray:
-    """Causal attention in float64 on keys and values as `dtype` holds them."""
+    """Causal attention in float64 on keys and values as `dtype` holds them, within shape.window."""
     group = shape.num_heads // shape.num_kv_heads
     q = seq.q.reshape(seq.n, shape.num_heads, shape.head_dim).astype(np.float64)
     k = seq.k.astype(dtype).astype(np.float64).repeat(group, axis=1)
     v = seq.v.astype(dtype).astype(np.float64).repeat(group, axis=1)
     scores = q.transpose(1, 0, 2) @ k.transpose(1, 2, 0) * shape.scale
-    scores[:, np.triu(np.ones((seq.n, seq.n), bool), 1)] = -np.inf
+    everything = np.ones((seq.n, seq.n), bool)
+    scores[:, np.triu(everything, 1)] = -np.inf
+    if shape.window is not None:
+        scores[:, np.tril(everything, -shape.window)] = -np.inf
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     return (weights @ v.transpose(1, 0, 2)).transpose(1, 0, 2).reshape(seq.n, -1)
 
 
 class Memory:
-    """KV tiles for some sequences, scattered by `seed`; every slot holds NaN until its token is written."""
+    """KV tiles for some sequences, scattered by `seed`; every slot holds NaN until its token is written.
+
+    A tile that has left shape.window behind holds NaN again, and what the table says of it is the id of any tile.
+    """
 
     def __init__(
         self, seqs: Sequence[Seq], shape: AttentionShape, dtype: type, seed: int = 0
@@ -78,6 +84,7 @@ class Memory:
         self.kv = np.full(size, np.nan, dtype)
         ids = iter(np.random.default_rng(seed).permutation(num_tiles).tolist())
         self.tables = [list(itertools.islice(ids, n)) for n in counts]
+        self.placeholder = next(ids)
         self.written = [0] * len(seqs)
 
     def write(self, seq_id: int, num_rows: int) -> None:
@@ -89,12 +96,23 @@ class Memory:
             tile[1].reshape(hkv, TILE, d)[:, p % TILE] = seq.v[p]
         self.written[seq_id] += num_rows
 
+    def give_away(self, seq_id: int, first_row: int) -> None:
+        """Forget the tiles that no row from first_row on sees."""
+        if self.shape.window is None:
+            return
+        table, unused = self.tables[seq_id], self.placeholder
+        for i in range(max(0, first_row - self.shape.window + 1) // TILE):
+            if table[i] != unused:
+                self.kv[table[i]] = np.nan
+                table[i] = unused
+
     def step(self, ops: object, step: Step) -> list[np.ndarray]:
         """Write the step's tokens, then attend: the rows of each of its sequences."""
         parts, queries = [], []
         for seq_id, num_rows in step:
             self.write(seq_id, num_rows)
             end = self.written[seq_id]
+            self.give_away(seq_id, end - num_rows)
             parts.append((num_rows, end, self.tables[seq_id][: -(-end // TILE)]))
             queries.append(self.seqs[seq_id].q[end - num_rows : end])
         inputs = make_inputs(parts)

@@ -26,7 +26,7 @@ SCRIPT = """
     out = np.zeros_like(q)
     starts = np.arange(SEQS + 1, dtype=np.int32)
     plan = _native.AttentionPlan(starts, np.full(SEQS, 16, np.int32), starts[:-1], starts)
-    call = lambda: _native.paged_attention(context, plan, kv, 0, HEADS, 1, DIM, 1e-6, q, out)
+    call = lambda: _native.paged_attention(context, plan, kv, 0, HEADS, 1, DIM, 1e-6, None, q, out)
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])

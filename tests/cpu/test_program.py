@@ -253,7 +253,7 @@ def test_a_native_program_refuses_what_does_not_fit() -> None:
         program.silu_mul(0)
     x = program.take_logits_rows(program.embedding("F32", np.zeros((4, 256), np.uint8), 64))
     with pytest.raises(ValueError, match="all rows of the step"):
-        program.paged_attention(x, 0, 4, 2, 16, 0.25)
+        program.paged_attention(x, 0, 4, 2, 16, 0.25, None)
     program.finish(x)
     with pytest.raises(ValueError, match="finished"):
         program.silu_mul(x)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from octavo.errors import ConfigError, UnsupportedModelError
-from octavo.models.loader import load_model, longest_context
+from octavo.models.loader import load_model
 from octavo.ops.base import Ops
 from octavo.ops.formats import dequantize, from_float32
 from octavo.ops.reference import ReferenceOps
@@ -134,11 +134,6 @@ def test_rows_that_are_not_whole_groups_stay_float() -> None:
 
 
 def test_lengths_beyond_the_model_are_refused_with_both_numbers() -> None:
-    spec = make_spec("llama", sliding_window=100)
-    assert longest_context(spec) == 100
-    assert longest_context(make_spec("llama")) == 256
-    with pytest.raises(ConfigError, match=r"at most 100 .*sliding window.* got 101"):
-        load(MemoryCheckpoint(spec), max_model_len=101)
     with pytest.raises(ConfigError, match=r"at most 256 .*context length.* got 300"):
         load(MemoryCheckpoint(make_spec("llama")), max_model_len=300)
 

@@ -145,6 +145,21 @@ def test_sliding_windows_only_where_used() -> None:
     assert spec("qwen3", **qwen, max_window_layers=0, **full).sliding_window is None
 
 
+def test_layers_with_and_without_a_window() -> None:
+    mistral = spec("mistral", sliding_window=64)
+    assert [mistral.window_of(i) for i in range(2)] == [64, 64]
+    assert mistral.kv_window == 64
+    qwen = {"sliding_window": 64, "use_sliding_window": True}
+    some = spec("qwen2", **qwen, max_window_layers=1)
+    assert [some.window_of(i) for i in range(2)] == [None, 64]
+    assert some.kv_window is None
+    named = spec("qwen3", **qwen, layer_types=["sliding_attention", "full_attention"])
+    assert [named.window_of(i) for i in range(2)] == [64, None]
+    for wrong in (["full_attention"], ["full_attention", "chunked_attention"], "sliding_attention"):
+        with pytest.raises(MalformedModelError, match=r"layer_types: expected 2 of full_attention"):
+            spec("qwen3", **qwen, layer_types=wrong)
+
+
 def test_optional_parts_and_defaults() -> None:
     assert spec("qwen2").qkv_bias
     assert not spec("qwen2").o_bias

@@ -19,7 +19,7 @@ from octavo.kv.manager import KVManager
 from octavo.models.catalog import find_alias
 from octavo.models.checkpoint import Checkpoint, open_checkpoint
 from octavo.models.fetch import resolve_model
-from octavo.models.loader import check_max_model_len, load_model, longest_context
+from octavo.models.loader import check_max_model_len, load_model
 from octavo.models.packed_key import packed_copy_of
 from octavo.ops.base import Ops
 from octavo.ops.select import make_ops
@@ -168,7 +168,7 @@ def _size_kv(config: EngineConfig, checkpoint: Checkpoint, ops: Ops) -> KVSize:
         dtype="float16" if cache.kv_cache_dtype == "auto" else cache.kv_cache_dtype,
     )
     demand = Demand(
-        longest=longest_context(spec),
+        longest=spec.max_position,
         max_model_len=asked,
         max_num_seqs=config.scheduler.max_num_seqs,
         free_bytes=available_bytes() - _weight_bytes(config, checkpoint, ops),

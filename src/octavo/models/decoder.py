@@ -65,11 +65,11 @@ class Model:
         spec = self.spec
         return num_tiles, spec.num_layers, 2, spec.num_kv_heads, spec.head_dim * TILE
 
-    @property
-    def attention_shape(self) -> AttentionShape:
-        """Heads of every layer, and the usual scale 1/sqrt(D)."""
-        spec = self.spec
-        return AttentionShape(spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.head_dim**-0.5)
+    def attention_shape(self, layer: int) -> AttentionShape:
+        """Heads and window of a layer, and the usual scale 1/sqrt(D)."""
+        s = self.spec
+        heads = s.num_heads, s.num_kv_heads, s.head_dim
+        return AttentionShape(*heads, scale=s.head_dim**-0.5, window=s.window_of(layer))
 
     def forward(self, batch: Batch) -> F32:
         """Run a step: writes the keys and values of its rows to batch.kv; float32 logits [R, V].
@@ -80,11 +80,12 @@ class Model:
 
     def decode(self, ops: Ops, batch: Batch) -> F32:
         """The arithmetic of a step up to the last norm, on any ops: float32 [R, H]."""
-        eps, shape = self.spec.rms_eps, self.attention_shape
+        eps = self.spec.rms_eps
         residual = ops.embedding(self.embedding, batch.token_ids)
         x = None
         for index, layer in enumerate(self.layers):
             x = _norm(ops, x, layer.attention_norm, eps, residual)
+            shape = self.attention_shape(index)
             x = _attention(ops, layer, index, x, batch, shape, self.rope, eps)
             if (
                 index == len(self.layers) - 1

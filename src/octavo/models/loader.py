@@ -31,24 +31,13 @@ class Loadable(TensorSource, Protocol):
         ...
 
 
-def longest_context(spec: ModelSpec) -> int:
-    """Tokens of the longest sequence that the model runs as it was made: within its window, if it has one.
-
-    Windowed attention is not supported; up to the window's length it is plain causal attention.
-    """
-    return min(spec.max_position, spec.sliding_window or spec.max_position)
-
-
 def check_max_model_len(spec: ModelSpec, max_model_len: int) -> None:
     """Raise ConfigError, with both numbers, if the model cannot run sequences of that length."""
-    limit = longest_context(spec)
-    if max_model_len <= limit:
+    if max_model_len <= spec.max_position:
         return
-    reason = "the model's context length"
-    if limit < spec.max_position:
-        reason = "the model's sliding window, and windowed attention is not supported yet"
     raise ConfigError(
-        f"--max-model-len: expected at most {limit} tokens ({reason}), got {max_model_len}",
+        f"--max-model-len: expected at most {spec.max_position} tokens (the model's context length), "
+        f"got {max_model_len}",
         "max_model_len",
     )
 

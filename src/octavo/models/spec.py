@@ -52,7 +52,7 @@ class ModelSpec:
 
     family: llama, qwen2 or qwen3 (which model file runs it); architecture: the name as found. qk_norm: RMSNorm of each
     head of q and k. tied_embeddings: the output matrix is the embedding table. sliding_window: tokens that a
-    query sees, itself included, if any layer of the model uses a window; else None.
+    query sees, itself included, in all layers but full_attention_layers (numbers from 0); None: every query sees all.
     Raises MalformedModelError if the sizes do not fit each other.
     """
 
@@ -74,6 +74,7 @@ class ModelSpec:
     qk_norm: bool = False
     tied_embeddings: bool = False
     sliding_window: int | None = None
+    full_attention_layers: frozenset[int] = frozenset()
     source: str = field(default="model", compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +99,15 @@ class ModelSpec:
                 f"{self.source}: expected low_freq_factor below high_freq_factor, "
                 f"got {rope.low_freq_factor:g} and {rope.high_freq_factor:g}"
             )
+
+    def window_of(self, layer: int) -> int | None:
+        """Tokens that a query of that layer sees, itself included; None: all."""
+        return None if layer in self.full_attention_layers else self.sliding_window
+
+    @property
+    def kv_window(self) -> int | None:
+        """The query at position p needs keys and values from position p - kv_window + 1 on; None: from 0 on."""
+        return None if self.full_attention_layers else self.sliding_window
 
     @property
     def q_size(self) -> int:

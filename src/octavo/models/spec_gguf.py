@@ -74,6 +74,11 @@ def _refuse_variants(fields: Fields) -> None:
         raise UnsupportedModelError(
             f"{fields.source}: mixture-of-experts models are not supported; supported: dense ones"
         )
+    if fields.has("attention.sliding_window_pattern"):
+        raise UnsupportedModelError(
+            f"{fields.source}: a sliding window in some layers only (attention.sliding_window_pattern) is not "
+            "supported in GGUF files; supported: the same window in all layers, or none"
+        )
     if not fields.flag("attention.causal", True):
         raise UnsupportedModelError(
             f"{fields.source}: attention that is not causal (an embedding model) is not supported"

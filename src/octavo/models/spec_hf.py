@@ -32,6 +32,7 @@ def spec_from_hf(config: Mapping[str, Any], source: str) -> ModelSpec:
     max_position = fields.integer("max_position_embeddings", high=MAX_TOKENS)
     rope, max_position = _rope(fields, head_dim, max_position)
     attention_bias = family != "qwen2" and fields.flag("attention_bias", False)
+    window, full_layers = _windows(fields, architecture, num_layers, max_position)
     return ModelSpec(
         family=family,
         architecture=architecture,
@@ -50,7 +51,8 @@ def spec_from_hf(config: Mapping[str, Any], source: str) -> ModelSpec:
         mlp_bias=architecture == "LlamaForCausalLM" and fields.flag("mlp_bias", False),
         qk_norm=family == "qwen3",
         tied_embeddings=fields.flag("tie_word_embeddings", False),
-        sliding_window=_sliding_window(fields, architecture, num_layers, max_position),
+        sliding_window=window,
+        full_attention_layers=full_layers,
         source=source,
     )
 
@@ -161,22 +163,36 @@ def _attention_factor(table: Fields, factor: float) -> float:
     return mscale(1.0)
 
 
-def _sliding_window(
+def _windows(
     fields: Fields, architecture: str, num_layers: int, max_position: int
-) -> int | None:
-    """The window in tokens if any layer uses one that is shorter than the context."""
+) -> tuple[int | None, frozenset[int]]:
+    """The window in tokens, if any layer uses one that is shorter than the context, and the layers that use none."""
+    everywhere: frozenset[int] = frozenset()
     absent = architecture == "MistralForCausalLM" and "sliding_window" not in fields.values
     if architecture == "LlamaForCausalLM" or not (absent or fields.has("sliding_window")):
-        return None
+        return None, everywhere
     window = fields.integer("sliding_window", 4096, high=MAX_TOKENS)
+    full = everywhere
     if architecture.startswith("Qwen"):
         if not fields.flag("use_sliding_window", False):
-            return None
-        types = fields.values.get("layer_types")
-        if isinstance(types, list):
-            used = "sliding_attention" in types
-        else:
-            used = fields.integer("max_window_layers", 28, low=0) < num_layers
-        if not used:
-            return None
-    return window if window < max_position else None
+            return None, everywhere
+        full = _full_attention_layers(fields, num_layers)
+    if window >= max_position or len(full) == num_layers:
+        return None, everywhere
+    return window, full
+
+
+def _full_attention_layers(fields: Fields, num_layers: int) -> frozenset[int]:
+    """Of a Qwen model that uses its window: by name, or the first max_window_layers."""
+    types = fields.values.get("layer_types")
+    if types is None:
+        first = fields.integer("max_window_layers", 28, low=0)
+        return frozenset(range(min(first, num_layers)))
+    known = ("full_attention", "sliding_attention")
+    if (
+        not isinstance(types, list)
+        or len(types) != num_layers
+        or any(t not in known for t in types)
+    ):
+        raise fields.fail("layer_types", f"{num_layers} of {', '.join(known)}", types)
+    return frozenset(i for i, kind in enumerate(types) if kind == "full_attention")

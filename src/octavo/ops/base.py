@@ -54,12 +54,16 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """Heads of an attention layer; `scale` multiplies the scores (1/sqrt(D) as a rule)."""
+    """Heads of an attention layer; `scale` multiplies the scores (1/sqrt(D) as a rule).
+
+    `window`: a query at position p sees the keys of positions p - window + 1 .. p; with None, all up to p.
+    """
 
     num_heads: int
     num_kv_heads: int
     head_dim: int
     scale: float
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,12 @@ class AttentionInputs:
 
     row_starts int32 [S+1]: rows of sequence s are row_starts[s] .. row_starts[s+1].
     context_lens int32 [S]: tokens of s after this step; its last row is at position context_lens[s] - 1.
-    tiles int32 [sum over s of ceil(context_lens[s] / 16)], tile_starts int32 [S+1]: the tiles of s, in order.
+    tiles int32 [sum over s of ceil(context_lens[s] / 16)], tile_starts int32 [S+1]: the tiles of s, in order, one for
+    each 16 positions from position 0 on.
+
+    A layer with a window reads no tile that lies wholly before the window of the sequence's first row: positions below
+    context_lens[s] - rows of s - window + 1. If all layers have windows, an entry of `tiles` that lies wholly before the
+    longest of them may be the id of any tile of the KV memory, such as 0 or one that has got other contents since.
     """
 
     row_starts: I32
@@ -155,7 +164,7 @@ class Ops(Protocol):
         ...
 
     def paged_attention(self, q: F32, layer: int, batch: Batch, shape: AttentionShape) -> F32:
-        """Causal attention of q [T, Hq * D] over the tiles of batch.attention -> [T, Hq * D]."""
+        """Causal attention of q [T, Hq * D] over the tiles of batch.attention, within shape.window -> [T, Hq * D]."""
         ...
 
     def silu_mul(self, gate_up: F32) -> F32:

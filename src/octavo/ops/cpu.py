@@ -178,7 +178,7 @@ class CpuOps:
         out = np.empty_like(q)
         _native.paged_attention(
             self._context, batch.attention, batch.kv, layer,
-            shape.num_heads, shape.num_kv_heads, shape.head_dim, shape.scale, q, out,
+            shape.num_heads, shape.num_kv_heads, shape.head_dim, shape.scale, shape.window, q, out,
         )  # fmt: skip
         return out
 

@@ -87,6 +87,7 @@ class Recorder:
             shape.num_kv_heads,
             shape.head_dim,
             shape.scale,
+            shape.window,
         )
         return Symbol(result)
 

@@ -176,16 +176,16 @@ class ReferenceOps:
         out = np.empty_like(queries)
         for s, context_len in enumerate(inputs.context_lens.tolist()):
             start, end = inputs.row_starts[s : s + 2].tolist()
-            tiles = inputs.tiles[inputs.tile_starts[s] : inputs.tile_starts[s + 1]]
+            first = _first_seen(context_len - (end - start), shape.window) // TILE * TILE
+            tiles = inputs.tiles[inputs.tile_starts[s] + first // TILE : inputs.tile_starts[s + 1]]
             keys = batch.kv[tiles, layer, 0].reshape(-1, hkv, d, TILE)
             keys = keys.transpose(1, 0, 3, 2).reshape(hkv, -1, d).astype(np.float32)
             values = batch.kv[tiles, layer, 1].reshape(-1, hkv, TILE, d)
             values = values.transpose(1, 3, 0, 2).reshape(hkv, d, -1).astype(np.float32)
             for row in range(start, end):
-                visible = context_len - (end - row) + 1
-                out[row] = _attend(
-                    queries[row], keys[:, :visible], values[:, :, :visible], shape.scale
-                )
+                position = context_len - (end - row)
+                seen = slice(_first_seen(position, shape.window) - first, position + 1 - first)
+                out[row] = _attend(queries[row], keys[:, seen], values[:, :, seen], shape.scale)
         return out.reshape(len(q), -1)
 
     def silu_mul(self, gate_up: F32) -> F32:
@@ -208,6 +208,11 @@ class ReferenceOps:
         raw = kv.view(np.uint8)
         for a, b in zip(src.tolist(), dst.tolist(), strict=True):
             raw[b] = raw[a]
+
+
+def _first_seen(position: int, window: int | None) -> int:
+    """The first position that the query at `position` sees."""
+    return 0 if window is None else max(0, position - window + 1)
 
 
 def _attend(q: F32, keys: F32, values: F32, scale: float) -> F32:
