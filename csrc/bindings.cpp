@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "argmax.h"
 #include "attention.h"
 #include "context.h"
 #include "elementwise.h"
@@ -222,10 +223,23 @@ void bind_attention(nb::module_& m) {
           nb::arg("eps"), nb::arg("out"));
 }
 
+nb::list run_argmax(Context& context, const AnyIn& x) {
+    const float* from = checked<float>(x, "x", {-1, -1});
+    std::vector<int32_t> out(x.shape(0));
+    {
+        const nb::gil_scoped_release release;
+        argmax(context, from, dim(x.shape(0)), dim(x.shape(1)), out.data());
+    }
+    nb::list columns;
+    for (const int32_t column : out) columns.append(column);
+    return columns;
+}
+
 void bind_elementwise(nb::module_& m) {
     m.def("rms_norm", &run_rms_norm, nb::arg("context"), nb::arg("x"), nb::arg("weight"), nb::arg("eps"),
           nb::arg("residual").none(), nb::arg("out"));
     m.def("silu_mul", &run_silu_mul, nb::arg("context"), nb::arg("gate_up"), nb::arg("out"));
+    m.def("argmax", &run_argmax, nb::arg("context"), nb::arg("x"));
     m.def("copy_tiles", &run_copy_tiles, nb::arg("context"), nb::arg("kv"), nb::arg("src"), nb::arg("dst"));
 }
 

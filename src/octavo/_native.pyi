@@ -116,6 +116,9 @@ def rms_norm(
 def silu_mul(context: Context, gate_up: _F32, out: _F32) -> None:
     """gate_up [T, 2 I] -> out [T, I]."""
 
+def argmax(context: Context, x: _F32) -> list[int]:
+    """x [R, V] -> the column of each row's largest number, lowest of equals; -1 if that is infinite or a NaN is there."""
+
 def copy_tiles(context: Context, kv: npt.NDArray[Any], src: _I32, dst: _I32) -> None:
     """kv[dst[i]] = kv[src[i]] for each i, in order."""
 

@@ -17,6 +17,9 @@ MAX_LOGPROBS = 20
 MAX_STOP_LENGTH = 1024
 """Most characters of a stop string: all the time that it could still match, text is held back."""
 
+GREEDY_BELOW = 1e-5
+"""A temperature under this means greedy: differences of float32 logits carry no more than that."""
+
 MAX_CHOICES = 128
 """Most choices (`n`) of one request (as the OpenAI API)."""
 
@@ -168,6 +171,11 @@ class SamplingParams:
         settle("logit_bias", _biases(self.logit_bias))
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             _refuse("min_tokens", f"at most max_tokens ({self.max_tokens})", self.min_tokens)
+
+    @property
+    def is_greedy(self) -> bool:
+        """True if the most likely token is taken, without a draw."""
+        return self.temperature < GREEDY_BELOW
 
     @property
     def needs_history(self) -> bool:

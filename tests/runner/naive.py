@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from octavo.ops.reference import ReferenceOps
 from octavo.request import SamplingParams
 from octavo.sched.plan import SampleRequest
+
+OPS = ReferenceOps()
 
 
 def request(**kw: object) -> SampleRequest:

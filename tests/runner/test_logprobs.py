@@ -9,7 +9,7 @@ from octavo.errors import SequenceError
 from octavo.runner.logprobs import prompt_logprobs, token_logprob
 from octavo.runner.sampler import sample
 from octavo.sched.plan import StepResult
-from tests.runner.naive import request
+from tests.runner.naive import OPS, request
 
 
 def test_agree_with_a_plain_log_softmax():
@@ -39,14 +39,14 @@ def test_they_show_the_model_not_the_request():
     row = np.arange(6, dtype=np.float32)
     result = StepResult()
     wanted = request(temperature=0.1, logit_bias={0: 90.0}, logprobs=1)
-    sample(row[None], [(0, 3, wanted)], result)
+    sample(OPS, row[None], [(0, 3, wanted)], result)
     assert result.sampled["s"] == [token_logprob(row, 0, 1)]
     assert result.sampled["s"][0].top[0][0] == 5
 
 
 def test_none_asked_none_given():
     result = StepResult()
-    sample(np.arange(6, dtype=np.float32)[None], [(0, 3, request())], result)
+    sample(OPS, np.arange(6, dtype=np.float32)[None], [(0, 3, request())], result)
     assert result.sampled["s"][0].logprob == 0.0
     assert result.sampled["s"][0].top == ()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from octavo.runner.logits import adjust
 from octavo.runner.sampler import sample
 from octavo.sched.plan import StepResult
-from tests.runner.naive import adjusted, allowed, request
+from tests.runner.naive import OPS, adjusted, allowed, request
 
 V = 12
 rows = st.lists(st.floats(-6, 6, width=32), min_size=V, max_size=V)
@@ -33,7 +33,7 @@ params = st.fixed_dictionaries(
 
 def one(row, sampled, position=3) -> int:
     result = StepResult()
-    sample(np.array([row], dtype=np.float32), [(0, position, sampled)], result)
+    sample(OPS, np.array([row], dtype=np.float32), [(0, position, sampled)], result)
     assert not result.failed
     return result.sampled[sampled.seq_id][0].token_id
 
@@ -78,7 +78,7 @@ def test_draws_follow_the_distribution(kw):
     count = 4000
     wanted = [(0, 3, request(seq_id=str(n), seed=n, **kw)) for n in range(count)]
     result = StepResult()
-    sample(row[None], wanted, result)
+    sample(OPS, row[None], wanted, result)
     drawn = np.bincount([result.sampled[str(n)][0].token_id for n in range(count)], minlength=64)
     expected = np.zeros(64)
     for i, p in allowed(adjusted(row.tolist(), wanted[0][2]), wanted[0][2].params).items():
@@ -106,14 +106,14 @@ def test_a_token_depends_on_its_own_row_and_key_alone():
     ]
     wanted = [(i, i, request(seq_id=str(i), seed=i, **kinds[i % 5])) for i in range(37)]
     together = StepResult()
-    sample(logits, wanted, together)
+    sample(OPS, logits, wanted, together)
     order = rng.permutation(37)
     shuffled = StepResult()
-    sample(logits[order], [(k, *wanted[i][1:]) for k, i in enumerate(order)], shuffled)
+    sample(OPS, logits[order], [(k, *wanted[i][1:]) for k, i in enumerate(order)], shuffled)
     assert shuffled.sampled == together.sampled
     for i, position, one_wanted in wanted:
         alone = StepResult()
-        sample(logits[i : i + 1].copy(), [(0, position, one_wanted)], alone)
+        sample(OPS, logits[i : i + 1].copy(), [(0, position, one_wanted)], alone)
         assert alone.sampled[str(i)] == together.sampled[str(i)]
 
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_drawn_fails_alone(row, kw, reason):
         (2, 3, request(seq_id="c", temperature=0)),
     ]
     result = StepResult()
-    sample(logits, wanted, result)
+    sample(OPS, logits, wanted, result)
     assert {k: [t.token_id for t in v] for k, v in result.sampled.items()} == {"a": [0], "c": [2]}
     assert list(result.failed) == ["bad"]
     assert reason in result.failed["bad"]
@@ -182,8 +182,38 @@ def test_the_logits_are_left_as_they_were():
     before = logits.copy()
     kw = {"logit_bias": {1: 5.0}, "presence_penalty": 1.0, "history": (1, 2, 3, 4), "logprobs": 3}
     one(logits[0], request(temperature=0.3, banned_token_ids=(7,), **kw))
-    sample(logits, [(0, 3, request(temperature=0.3, banned_token_ids=(7,), **kw))], StepResult())
+    sample(
+        OPS, logits, [(0, 3, request(temperature=0.3, banned_token_ids=(7,), **kw))], StepResult()
+    )
     assert (logits == before).all()
+
+
+def test_draws_of_one_sequence_come_in_their_order():
+    # Guesses: the first of them may be banned an end, which the later ones are not.
+    logits = np.eye(4, dtype=np.float32)
+    banned = request(temperature=0, banned_token_ids=(0,))
+    free = request(temperature=0)
+    assert (free.takes_best, banned.takes_best) == (True, False)
+    result = StepResult()
+    sample(OPS, logits, [(0, 3, banned), (1, 4, free), (2, 5, banned), (3, 6, free)], result)
+    assert [token.token_id for token in result.sampled["s"]] == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("kw", "takes_best"),
+    [
+        ({"temperature": 0}, True),
+        ({"temperature": 9e-6}, True),
+        ({"temperature": 1e-5}, False),
+        ({"temperature": 0, "logprobs": 0}, False),
+        ({"temperature": 0, "logit_bias": {1: 1.0}}, False),
+        ({"temperature": 0, "frequency_penalty": 0.1}, False),
+        ({"temperature": 0, "banned_token_ids": (1,)}, False),
+        ({"temperature": 0, "top_k": 3, "min_p": 0.5}, True),
+    ],
+)
+def test_which_draws_are_the_largest_logit(kw, takes_best):
+    assert request(**kw).takes_best is takes_best
 
 
 def test_the_engine_must_settle_seeds():

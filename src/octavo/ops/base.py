@@ -175,6 +175,13 @@ class Ops(Protocol):
         """x [T, n], rows int32 [R] -> [R, n]: a copy of those rows, in that order."""
         ...
 
+    def argmax(self, x: F32) -> list[int]:
+        """x [R, V] -> for each row the column of its largest number, the lowest of equals.
+
+        -1 for a row whose largest number is infinite, or that holds a NaN: there is nothing to choose.
+        """
+        ...
+
     def compile(self, forward: Forward) -> Callable[[Batch], F32]:
         """`forward` on this device, to be called for each step; its results have the same bits as those of the ops.
 

@@ -192,6 +192,10 @@ class CpuOps:
         """See `Ops.take_rows`."""
         return x[rows]
 
+    def argmax(self, x: F32) -> list[int]:
+        """See `Ops.argmax`."""
+        return _native.argmax(self._context, x)
+
     def compile(self, forward: Forward) -> Callable[[Batch], F32]:
         """See `Ops.compile`: a step is one native call, with small ops folded into the large ones."""
         return Program(self._context, forward)

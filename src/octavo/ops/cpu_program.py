@@ -124,6 +124,10 @@ class Recorder:
         """Not part of a forward pass."""
         raise _outside("copy_tiles")
 
+    def argmax(self, x: Any) -> Any:
+        """Not part of a forward pass."""
+        raise _outside("argmax")
+
     def compile(self, forward: Forward) -> Any:
         """Not part of a forward pass."""
         raise _outside("compile")

@@ -199,6 +199,14 @@ class ReferenceOps:
         """x [T, n], rows int32 [R] -> [R, n]."""
         return x[rows]
 
+    def argmax(self, x: F32) -> list[int]:
+        """See `Ops.argmax`: numpy takes the first of equals, and the first NaN before all else."""
+        if x.shape[1] == 0:
+            return [-1] * len(x)
+        best = x.argmax(axis=1)
+        finite = np.isfinite(x[np.arange(len(x)), best])
+        return np.where(finite, best, -1).tolist()  # type: ignore[no-any-return]
+
     def compile(self, forward: Forward) -> Callable[[Batch], F32]:
         """Nothing to prepare."""
         return partial(forward, self)

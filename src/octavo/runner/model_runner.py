@@ -36,6 +36,7 @@ class ModelRunner:
 
     def __init__(self, model: LanguageModel, ops: Ops, storage: KVStorage) -> None:
         self._model = model
+        self._ops = ops
         self._storage = storage
         self._inputs = InputBuilder(ops, storage)
 
@@ -50,7 +51,7 @@ class ModelRunner:
         hidden = self._model.hidden(inputs.batch)
         if inputs.draws:
             logits = self._model.logits(hidden[: inputs.num_sample_rows])
-            sample(logits, inputs.draws, result)
+            sample(self._ops, logits, inputs.draws, result)
         for prompt in inputs.prompts:
             self._prompt(hidden, prompt, result)
         return result

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from octavo.errors import SequenceError
-from octavo.ops.base import F32
+from octavo.ops.base import F32, Ops
 from octavo.request import SamplingParams, TokenLogprob
 from octavo.runner.filters import draw, kept
 from octavo.runner.logits import adjust, is_plain
@@ -21,34 +21,35 @@ from octavo.runner.logprobs import check_row, token_logprob
 from octavo.runner.uniform import uniform
 from octavo.sched.plan import SampleRequest, StepResult
 
-GREEDY_BELOW = 1e-5
-"""A temperature under this means greedy: differences of float32 logits carry no more than that."""
-
-
 Draw = tuple[int, int, SampleRequest]
 """A row of logits, the position in its sequence at which the token drawn from it will stand, and
 what is wanted there."""
 
 
-def sample(logits: F32, draws: Iterable[Draw], result: StepResult) -> None:
+def sample(ops: Ops, logits: F32, draws: Iterable[Draw], result: StepResult) -> None:
     """Draw a token for each of `draws` from its row of `logits` [R, V] into `result`.
 
     A sequence whose logits are not numbers, or that may draw nothing, lands in `result.failed`; the
     others go on. `TokenLogprob.logprob` is 0.0 where the request asked for no log-probabilities.
     """
-    # Overflow to infinity is checked for, and means "never" on the way down.
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for i, position, request in draws:
+    best = ops.argmax(logits)
+    for row, position, request in draws:
+        if request.takes_best and best[row] >= 0:
+            token = TokenLogprob(best[row], 0.0)
+        else:
             try:
-                token = _sample_row(logits[i], position, request)
-                result.sampled.setdefault(request.seq_id, []).append(token)
+                token = _sample_row(logits[row], best[row], position, request)
             except SequenceError as error:
                 result.failed[request.seq_id] = str(error)
+                continue
+        result.sampled.setdefault(request.seq_id, []).append(token)
 
 
-def _sample_row(row: F32, position: int, request: SampleRequest) -> TokenLogprob:
-    best = int(row.argmax())  # lowest id of equals; the first NaN if there is one
-    check_row(float(row[best]))
+# Overflow to infinity is checked for, and means "never" on the way down.
+@np.errstate(over="ignore", invalid="ignore", under="ignore")
+def _sample_row(row: F32, best: int, position: int, request: SampleRequest) -> TokenLogprob:
+    if best < 0:
+        check_row(float(row.max()))
     params = request.params
     x = row
     if not is_plain(request):
@@ -56,7 +57,7 @@ def _sample_row(row: F32, position: int, request: SampleRequest) -> TokenLogprob
         best = int(x.argmax())
         _check_adjusted(float(x[best]))
     token_id = best
-    if params.temperature >= GREEDY_BELOW:
+    if not params.is_greedy:
         if params.seed is None:
             raise ValueError(f"{request.seq_id}: expected a settled seed, got None")
         token_id = _draw(x, x[best], params, uniform(params.seed, request.index, position))

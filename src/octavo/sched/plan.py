@@ -20,8 +20,9 @@ class SampleRequest:
     `row` counts from the run's end: -1 is its last token. `index` is the choice's number among the
     n of its request and enters the random key with `params.seed` and the position. `history`
     (prompt and output so far) is empty unless `params.needs_history`; its first `num_prompt_tokens`
-    ids are the prompt. `banned_token_ids` may not be drawn (min_tokens). Mostly nothing of this
-    changes from step to step, and a sequence sends the same object again.
+    ids are the prompt. `banned_token_ids` may not be drawn (min_tokens). `takes_best`, which
+    follows from the rest: the token of the largest logit is all that is wanted. Mostly nothing of
+    this changes from step to step, and a sequence sends the same object again.
     """
 
     seq_id: str
@@ -31,6 +32,12 @@ class SampleRequest:
     history: tuple[int, ...] = ()
     banned_token_ids: tuple[int, ...] = ()
     row: int = -1
+    takes_best: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        params = self.params
+        is_changed = params.logit_bias or params.needs_history or self.banned_token_ids
+        self.takes_best = params.is_greedy and params.logprobs is None and not is_changed
 
 
 @dataclass(slots=True)
