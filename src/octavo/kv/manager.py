@@ -47,6 +47,7 @@ class _Table:
     hashes: list[bytes] = field(default_factory=list)
     num_indexed: int = 0  # leading blocks that are findable
     num_committed: int = 0  # leading tokens that are computed
+    view: tuple[int, ...] | None = None  # block_ids for readers; None: to be made again
 
 
 class KVManager:
@@ -74,8 +75,11 @@ class KVManager:
         return seq_id in self._tables
 
     def block_ids(self, seq_id: str) -> tuple[int, ...]:
-        """The block table."""
-        return tuple(self._tables[seq_id].block_ids)
+        """The block table: the same object until the table changes."""
+        table = self._tables[seq_id]
+        if table.view is None:
+            table.view = tuple(table.block_ids)
+        return table.view
 
     def num_computed(self, seq_id: str) -> int:
         """Leading tokens whose keys and values are in the table's blocks."""
@@ -142,6 +146,7 @@ class KVManager:
         if shared_tail is not None:
             self._copy_on_write(table, shared_tail, taken.pop())
         table.block_ids += taken
+        table.view = None
         return taken
 
     def commit(self, seq_id: str, token_ids: Sequence[int], num_computed: int) -> None:
@@ -158,6 +163,7 @@ class KVManager:
         num_blocks = self.blocks_for(num_computed)
         while len(table.block_ids) > num_blocks:
             self.pool.release(table.block_ids.pop())
+            table.view = None
         num_full = num_computed // self.block_size
         if self.enable_prefix_caching and num_full > table.num_indexed:
             self._index(table, token_ids, num_full)
@@ -190,6 +196,7 @@ class KVManager:
         num_freed = 0
         while table.block_ids and num_freed < num_blocks:
             num_freed += self.pool.release(table.block_ids.pop())
+        table.view = None
         num_left = len(table.block_ids)
         table.num_committed = min(table.num_committed, num_left * self.block_size)
         table.num_indexed = min(table.num_indexed, num_left)
@@ -255,6 +262,7 @@ class KVManager:
                 break
             self.pool.acquire(block_id)
             table.block_ids.append(block_id)
+        table.view = None
         table.num_indexed = len(table.block_ids)
         table.num_committed = len(table.block_ids) * self.block_size
 
@@ -269,6 +277,7 @@ class KVManager:
                 self.pool.release(own)
                 self.pool.acquire(known)
                 table.block_ids[i] = known
+                table.view = None
         table.num_indexed = num_full
 
     def _num_needed(self, table: _Table, num_tokens: int) -> int:
@@ -292,6 +301,7 @@ class KVManager:
         self._moves.append(Copy(shared, block_id))
         self._pins.append(shared)  # the table's reference becomes the move's until it is executed
         table.block_ids[position] = block_id
+        table.view = None
         self.num_cow_copies += 1
 
     # -- the books ---------------------------------------------------------------------------------
@@ -318,6 +328,7 @@ class KVManager:
         for block_id in range(self.pool.num_blocks + 1):
             assert self.pool.ref_count(block_id) == held[block_id], f"block {block_id}: wrong count"
         for seq_id, table in self._tables.items():
+            assert table.view in (None, tuple(table.block_ids)), f"{seq_id}: an old view"
             assert len(set(table.block_ids)) == len(table.block_ids), f"{seq_id}: a block twice"
             assert table.num_committed <= len(table.block_ids) * self.block_size, (
                 f"{seq_id}: no room"
