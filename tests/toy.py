@@ -6,28 +6,76 @@ block, a missed copy or a stale tail changes the tokens at once.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from octavo.kv.moves import Move
+from octavo.kv.moves import Copy, Demote, Move, MoveOutcome, Promote, Tier
+from octavo.kv.prefix import Key
 from octavo.request import TokenLogprob
 from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
+
+Contents = list[int | None]
 
 
 @dataclass
 class ToyMemory:
-    """Blocks of token ids; None where nothing was ever written."""
+    """Blocks of token ids on all tiers; None where nothing was ever written.
+
+    Disk reads arrive with the `delay`-th later list of moves. `disk` may be handed to the next
+    memory: a restart. Slots in `broken_slots` take no writes.
+    """
 
     num_blocks: int
     block_size: int
-    blocks: list[list[int | None]] = field(init=False)
+    disk: dict[int, tuple[Key, Contents]] = field(default_factory=dict)
+    delay: int = 1
+    blocks: list[Contents] = field(init=False)
+    host: dict[int, Contents] = field(default_factory=dict)
+    broken_slots: set[int] = field(default_factory=set)
+    _reads: list[tuple[int, Promote, Contents | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.blocks = [[None] * self.block_size for _ in range(self.num_blocks + 1)]
 
-    def execute(self, moves: tuple[Move, ...]) -> None:
+    def execute(self, moves: Sequence[Move]) -> MoveOutcome:
+        outcome = MoveOutcome()
+        self._deliver(outcome)
         for move in moves:
-            self.blocks[move.dst] = list(self.blocks[move.src])
+            if isinstance(move, Copy):
+                self.blocks[move.dst] = list(self.blocks[move.src])
+            elif isinstance(move, Demote):
+                self._demote(move, outcome)
+            elif move.src.tier is Tier.HOST:
+                self.blocks[move.dst] = list(self.host[move.src.slot])
+            else:
+                key, contents = self.disk.get(move.src.slot, (None, None))
+                found = list(contents) if contents is not None and key == move.key else None
+                self._reads.append((self.delay, move, found))
+                self.blocks[move.dst] = [None] * self.block_size
+        return outcome
+
+    def _demote(self, move: Demote, outcome: MoveOutcome) -> None:
+        is_host = move.src.tier is Tier.HOST
+        contents = list(self.host[move.src.slot] if is_host else self.blocks[move.src.slot])
+        held = list(array("i", move.key.tokens))
+        assert contents[: len(held)] == held, f"{move} saves a block that holds {contents}"
+        if move.dst.tier is Tier.HOST:
+            self.host[move.dst.slot] = contents
+        elif move.dst.slot in self.broken_slots:
+            outcome.lost.append(move)
+        else:
+            self.disk[move.dst.slot] = (move.key, contents)
+
+    def _deliver(self, outcome: MoveOutcome) -> None:
+        self._reads = [(left - 1, move, found) for left, move, found in self._reads]
+        for left, move, found in self._reads:
+            if left < 0:
+                if found is not None:
+                    self.blocks[move.dst] = found
+                (outcome.missing if found is None else outcome.arrived).append(move)
+        self._reads = [read for read in self._reads if read[0] >= 0]
 
     def write(self, block_ids: tuple[int, ...], start: int, token_ids: tuple[int, ...]) -> None:
         for position, token in enumerate(token_ids, start):
@@ -54,10 +102,17 @@ class ToyRunner:
         self.plans: list[StepPlan] = []
         self.broken: set[str] = set()
 
+    can_save = True
+
+    def move(self, moves: Sequence[Move], timeout: float) -> MoveOutcome:
+        return self.memory.execute(moves)
+
+    def close(self, timeout: float) -> None:
+        pass
+
     def execute(self, plan: StepPlan) -> StepResult:
         self.plans.append(plan)
         result = StepResult()
-        self.memory.execute(plan.moves)
         for run in plan.seqs:
             self.memory.write(run.block_ids, run.start, run.token_ids)
         for run in plan.seqs:

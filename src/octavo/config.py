@@ -135,6 +135,29 @@ class CacheConfig(Settings):
     enable_prefix_caching: bool = opt(
         True, "share the blocks of equal prefixes, also with requests that have ended"
     )
+    prefix_match: str = opt(
+        "token",
+        "where a shared prefix may end: block, with a full block; token, anywhere, the block in "
+        "which it ends is copied",
+        choices=("block", "token"),
+    )
+    host_kv_bytes: int | None = opt(
+        None,
+        "size of a second tier in main memory, such as 4G: blocks that the KV memory has no room "
+        "for are kept there",
+        parse=parse_bytes,
+        least=1,
+    )
+    disk_kv_path: str | None = opt(
+        None, "folder for a tier on disk; what is there is found again after a restart",
+        metavar="DIR",
+    )  # fmt: skip
+    disk_kv_bytes: int | None = opt(
+        None,
+        "size of the tier on disk, such as 50G (default: 10G)",
+        parse=parse_bytes,
+        least=1,
+    )
 
     def __post_init__(self) -> None:
         # Not super(): a dataclass with slots is a copy of the class that super() would look for.
@@ -144,6 +167,17 @@ class CacheConfig(Settings):
                 "--num-kv-blocks and --kv-cache-memory-bytes both set the size of the KV memory;"
                 " give one of them",
                 "num_kv_blocks",
+            )
+        if self.disk_kv_bytes is not None and self.disk_kv_path is None:
+            raise ConfigError(
+                "--disk-kv-bytes: expected --disk-kv-path with it, the folder to use",
+                "disk_kv_bytes",
+            )
+        if not self.enable_prefix_caching and (self.host_kv_bytes or self.disk_kv_path):
+            raise ConfigError(
+                "--host-kv-bytes and --disk-kv-path need prefix caching: blocks in slower tiers are"
+                " found by their prefix",
+                "enable_prefix_caching",
             )
 
 
@@ -163,6 +197,12 @@ class SchedulerConfig(Settings):
         "priority, those with the lowest `priority`",
         choices=("fcfs", "priority"),
         many_only=True,
+    )
+    preemption_mode: str = opt(
+        "blocks",
+        "what a sequence gives up when others need memory: blocks, as many as are needed; "
+        "sequence, all, moved to the next tier; recompute, all, computed again later",
+        choices=("blocks", "sequence", "recompute"),
     )
     speculative: str | None = opt(
         None,
@@ -206,6 +246,15 @@ class EngineConfig:
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     device: DeviceConfig = field(default_factory=DeviceConfig)
+
+    def __post_init__(self) -> None:
+        has_tier = self.cache.host_kv_bytes or self.cache.disk_kv_path
+        if self.scheduler.preemption_mode == "sequence" and not has_tier:
+            raise ConfigError(
+                "--preemption-mode sequence moves blocks to a slower tier: give it one with"
+                " --host-kv-bytes or --disk-kv-path",
+                "preemption_mode",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

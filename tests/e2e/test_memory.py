@@ -102,7 +102,10 @@ def test_a_common_prefix_is_held_once(client: Client, shared_dir: Path) -> None:
     assert max(seen) == len(tails), "they never ran all at once"
     assert once + len(tails) <= seen[len(tails)] <= once + len(tails) * own
     usages = [a.result()["usage"] for a in answers]
-    assert {u["prompt_tokens_details"]["cached_tokens"] for u in usages} <= {768, 784}
+    # The first comes again whole: one token is computed. Some of the others begin with its next.
+    cached = {u["prompt_tokens_details"]["cached_tokens"] for u in usages}
+    assert len(prefix + tails[0]) - 1 in cached
+    assert cached - {len(prefix + tails[0]) - 1} <= {768, 769, 770}
     assert client.metric("num_preemptions_total") == 0
     assert client.metric("kv_blocks", 'state="used"') == 0
     assert client.metric("kv_blocks", 'state="cached"') <= once + len(tails) * own

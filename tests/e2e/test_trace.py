@@ -23,7 +23,9 @@ def test_hit_blocks_equal_those_of_the_reference(shared_dir: Path, tmp_path: Pat
     assert expected > 1000  # there is something to find
     model = make_hf(tmp_path / "model", "llama", vocab_size=32_000, max_position=16_384)
     params = SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True)
-    llm = LLM(model=str(model), num_kv_blocks=NUM_BLOCKS, block_size=BLOCK)
+    # Whole blocks, as the reference counts; unfinished ones would take room from them.
+    settings = {"num_kv_blocks": NUM_BLOCKS, "block_size": BLOCK, "prefix_match": "block"}
+    llm = LLM(model=str(model), **settings)
     hits = 0
     try:
         for prompt in scaled_prompts(traces, TRACE, NUM_REQUESTS, tmp_path):

@@ -72,7 +72,7 @@ def test_the_same_seed_gives_the_same_tokens_in_any_company(llm):
 def test_the_second_time_the_prompt_is_cached(llm):
     prompt = list(range(100, 180))
     first, second = (llm.generate(prompt, GREEDY)[0] for _ in range(2))
-    assert (first.num_cached_tokens, second.num_cached_tokens) == (0, 64)
+    assert (first.num_cached_tokens, second.num_cached_tokens) == (0, 79)
     assert first.outputs == second.outputs
     assert llm.stats().prefix_cache_hits >= 64
 

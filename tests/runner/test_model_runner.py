@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from octavo.kv.moves import Copy
+from octavo.kv.moves import Copy, MoveOutcome
 from octavo.runner.model_runner import HEAD_ROWS, ModelRunner
 from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
 from tests.runner.fakes import VOCAB, EchoModel, ops, storage
@@ -20,7 +20,9 @@ def test_moves_come_before_writes():
     run, _, kv = runner()
     kv.array[3] = 7
     seq = ScheduledSeq("a", 2, (40,), (5,), (greedy("a"),))
-    result = run.execute(StepPlan(0, (Copy(3, 5),), (seq,)))
+    plan = StepPlan(0, (Copy(3, 5),), (seq,))
+    run.move(plan.moves, 0.0)
+    result = run.execute(plan)
     assert kv.array[5, 0, 1, 0, :4].tolist() == [7, 7, 40, 7]
     assert kv.array[3].max() == 7
     assert result.sampled["a"][0].token_id == 42
@@ -29,7 +31,7 @@ def test_moves_come_before_writes():
 def test_moves_alone_and_an_empty_plan():
     run, model, kv = runner()
     kv.array[1] = 3
-    assert run.execute(StepPlan(0, (Copy(1, 2),))) == StepResult()
+    assert run.move((Copy(1, 2),), 0.0) == MoveOutcome()
     assert run.execute(StepPlan(1)) == StepResult()
     assert kv.array[2].min() == 3
     assert not model.batches

@@ -21,10 +21,15 @@ def make_core(
     max_model_len: int | None = None,
     prefix_caching: bool = True,
     vocab: int = 50,
+    match_tokens: bool = False,
+    num_host_blocks: int = 0,
+    num_disk_blocks: int = 0,
     **config: Any,
 ) -> EngineCore:
     ticks = count()
-    kv = KVManager(num_blocks, block_size, prefix_caching)
+    kv = KVManager(
+        num_blocks, block_size, prefix_caching, match_tokens, num_host_blocks, num_disk_blocks
+    )
     limit = max_model_len or num_blocks * block_size
     scheduler = Scheduler(SchedulerConfig(**config), kv, limit)
     return EngineCore(

@@ -31,6 +31,9 @@ STEMS = [[(7 * s + i * i) % 11 for i in range(20)] for s in range(4)]
     st.integers(3, 8),
     st.booleans(),
     st.sampled_from(["fcfs", "priority"]),
+    st.booleans(),
+    st.sampled_from([(0, 0), (6, 0), (0, 9), (4, 7), (60, 200)]),
+    st.sampled_from(["blocks", "sequence", "recompute"]),
 )
 def test_tokens_do_not_depend_on_memory_or_schedule(
     asked: list[tuple[int, int, int, int, int]],
@@ -39,9 +42,17 @@ def test_tokens_do_not_depend_on_memory_or_schedule(
     seats: int,
     caching: bool,
     policy: str,
+    match_tokens: bool,
+    tiers: tuple[int, int],
+    preemption_mode: str,
 ) -> None:
+    host, disk = tiers if caching else (0, 0)
     core = make_core(
         num_blocks,
+        match_tokens=match_tokens,
+        num_host_blocks=host,
+        num_disk_blocks=disk,
+        preemption_mode=preemption_mode,
         prefix_caching=caching,
         max_num_batched_tokens=budget,
         max_num_seqs=seats,

@@ -101,7 +101,7 @@ def test_choices_share_the_prompt_and_copy_its_tail() -> None:
     core.step()
     assert core.scheduler.kv.pool.num_used == 3
     core.step()
-    assert core.scheduler.kv.num_cow_copies == 3
+    assert core.scheduler.kv.stats.num_cow_copies == 3
     assert core.scheduler.kv.pool.num_used == 2 + 4
     assert len(run(core).finished) == 4
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from octavo.engine.stats import EngineStats, RequestTimes, snapshot
+from octavo.kv.moves import Move, MoveOutcome
 from octavo.request import Request
 from octavo.sched.outputs import FinishReason, SeqOutput
 from octavo.sched.plan import StepPlan, StepResult
 from octavo.sched.scheduler import Scheduler
 from octavo.sched.sequence import seq_id_of
+
+DISK_PATIENCE = 0.01
+"""Seconds to wait for the disk when there is nothing else to do; new requests wait as long."""
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +24,25 @@ log = logging.getLogger(__name__)
 class Runner(Protocol):
     """The tensor plane, real or predicted."""
 
+    def move(self, moves: Sequence[Move], timeout: float) -> MoveOutcome:
+        """Carry out moves in order, and collect what has come of earlier ones.
+
+        With nothing to carry out it may wait `timeout` seconds for something to come from the disk.
+        If it raises, none of `moves` counts as done, and none may have an effect later.
+        """
+        ...
+
     def execute(self, plan: StepPlan) -> StepResult:
-        """Execute the moves, compute the runs, draw the samples."""
+        """Compute the runs, draw the samples; the plan's moves are done."""
+        ...
+
+    @property
+    def can_save(self) -> bool:
+        """True if the disk would take more blocks at once."""
+        ...
+
+    def close(self, timeout: float) -> None:
+        """Finish what is being written, for `timeout` seconds at most, and let the disk go."""
         ...
 
 
@@ -80,27 +101,56 @@ class EngineCore:
         started = self.clock()
         with self.lock:
             plan = self.scheduler.schedule(started)
-        if plan.is_empty:
+        if plan.is_empty and not self.scheduler.kv.memory.num_in_flight:
             return []
         for seq in self.scheduler.admitted:
             self._note_admitted(seq.request.request_id, started)
-        try:
-            result = self.runner.execute(plan)
-        except Exception as error:
-            log.exception("step %d failed; its %d sequences end", plan.step_id, len(plan.seqs))
-            result = _all_failed(plan, f"internal error: {type(error).__name__}: {error}")
-        except BaseException:  # Ctrl-C: the books must be right for whoever goes on
-            with self.lock:
-                self.scheduler.update(plan, _all_failed(plan, "interrupted"))
-            raise
+        result = self._execute(plan)
+        result.seconds = self.clock() - started
         with self.lock:
             outputs = self.scheduler.update(plan, result)
         now = self.clock()
         for output in outputs:
             self._note_output(output, now)
-        if self.on_step is not None:
+        if self.on_step is not None and plan.seqs:
             self.on_step(plan, now - started)
         return outputs
+
+    def _execute(self, plan: StepPlan) -> StepResult:
+        """Moves, then arithmetic. What fails ends the plan's sequences and counts as not moved."""
+        outcome = MoveOutcome.none_done(plan.moves)
+        try:
+            outcome = self.runner.move(plan.moves, 0.0 if plan.seqs else DISK_PATIENCE)
+            result = self.runner.execute(plan) if plan.seqs else StepResult()
+        except Exception as error:
+            log.exception("step %d failed; its %d sequences end", plan.step_id, len(plan.seqs))
+            result = _all_failed(plan, f"internal error: {type(error).__name__}: {error}")
+        except BaseException:  # Ctrl-C: the books must be right for whoever goes on
+            result = _all_failed(plan, "interrupted")
+            result.moves = outcome
+            with self.lock:
+                self.scheduler.update(plan, result)
+            raise
+        result.moves = outcome
+        return result
+
+    def save(self, num_blocks: int = 8) -> bool:
+        """While there is nothing else to do: order some blocks to be written to the disk.
+
+        True if there were any; `step` does it.
+        """
+        with self.lock:
+            return self.runner.can_save and self.scheduler.kv.memory.save(num_blocks) > 0
+
+    def close(self, timeout: float = 30.0) -> None:
+        """The last thing: write what is not on the disk yet, for `timeout` seconds at most."""
+        deadline = self.clock() + timeout
+        while self.scheduler.kv.memory.num_unsaved and self.clock() < deadline:
+            if self.save() or self.scheduler.kv.memory.num_in_flight:
+                self.step()
+            else:
+                self.runner.move((), DISK_PATIENCE)
+        self.runner.close(max(0.0, deadline - self.clock()))
 
     def stats(self) -> EngineStats:
         """A snapshot of all counters and gauges, from any thread."""

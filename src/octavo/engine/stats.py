@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
+from octavo.kv.stats import KVStats
 from octavo.request import SamplingParams
 from octavo.sched.outputs import FinishReason
 from octavo.sched.scheduler import Scheduler
@@ -14,8 +15,12 @@ from octavo.sched.stats import SchedulerStats
 
 
 @dataclass(slots=True, kw_only=True)
-class EngineStats(SchedulerStats):
-    """One moment: the scheduler's counters, and these. Blocks: used + cached + free = total."""
+class EngineStats(SchedulerStats, KVStats):
+    """One moment: the scheduler's and the KV memory's counters, and these.
+
+    Blocks of the device: used + cached + free = total. `num_blocks_shared` of the used ones are in
+    several tables; without sharing there would be `num_blocks_saved_by_sharing` more.
+    """
 
     num_requests_running: int = 0
     num_requests_waiting: int = 0
@@ -25,8 +30,13 @@ class EngineStats(SchedulerStats):
     num_blocks_free: int = 0
     block_size: int = 16
     num_tokens_in_used_blocks: int = 0
-    num_cow_copies: int = 0
+    num_blocks_shared: int = 0
+    num_blocks_saved_by_sharing: int = 0
     num_evictions: int = 0
+    num_host_blocks_total: int = 0
+    num_host_blocks_used: int = 0
+    num_disk_blocks_total: int = 0
+    num_disk_blocks_used: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +70,13 @@ def snapshot(scheduler: Scheduler) -> EngineStats:
         num_blocks_free=max(0, pool.num_blocks - pool.num_used - pool.num_cached),
         block_size=kv.block_size,
         num_tokens_in_used_blocks=kv.num_tokens_in_use,
-        num_cow_copies=kv.num_cow_copies,
+        num_blocks_shared=pool.num_shared,
+        num_blocks_saved_by_sharing=pool.num_references - pool.num_used,
         num_evictions=pool.num_evictions,
+        num_host_blocks_total=kv.memory.host.num_slots,
+        num_host_blocks_used=kv.memory.host.num_used,
+        num_disk_blocks_total=kv.memory.disk.num_slots,
+        num_disk_blocks_used=kv.memory.disk.num_used,
         **asdict(scheduler.stats),
+        **asdict(kv.stats),
     )

@@ -96,8 +96,14 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
         packed=packed,
     )
     storage = KVStorage(ops, kv_size.shape, kv_size.num_blocks + 1)
-    kv = KVManager(kv_size.num_blocks, config.cache.block_size, config.cache.enable_prefix_caching)
-    scheduler = Scheduler(config.scheduler, kv, kv_size.max_model_len)
+    kv = KVManager(
+        kv_size.num_blocks,
+        config.cache.block_size,
+        config.cache.enable_prefix_caching,
+        match_tokens=config.cache.prefix_match == "token",
+    )
+    window = checkpoint.spec.sliding_window
+    scheduler = Scheduler(config.scheduler, kv, kv_size.max_model_len, window)
     return Built(
         config=config,
         core=EngineCore(scheduler, ModelRunner(model, ops, storage), time.monotonic),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from octavo.errors import SequenceError
+from octavo.kv.moves import Move, MoveOutcome
 from octavo.ops.base import F32, Batch, Ops
 from octavo.request import TokenLogprob
 from octavo.runner.inputs import InputBuilder, PromptRows
@@ -40,11 +41,22 @@ class ModelRunner:
         self._storage = storage
         self._inputs = InputBuilder(ops, storage)
 
+    def move(self, moves: Sequence[Move], timeout: float) -> MoveOutcome:
+        """Carry out moves; what has come of earlier ones (engine.core.Runner)."""
+        self._storage.execute(moves)
+        return MoveOutcome()
+
+    @property
+    def can_save(self) -> bool:
+        """True if the disk would take more blocks at once."""
+        return False
+
+    def close(self, timeout: float) -> None:
+        """Let the disk go."""
+
     def execute(self, plan: StepPlan) -> StepResult:
-        """Carry out the moves, compute the tokens, sample. Failures of one sequence go to
-        `failed`."""
+        """Compute the tokens, sample. Failures of one sequence go to `failed`."""
         result = StepResult()
-        self._storage.execute(plan.moves)
         if not plan.seqs:
             return result
         inputs = self._inputs.build(plan.seqs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from octavo.kv.moves import Move
+from octavo.kv.moves import Move, MoveOutcome
 from octavo.request import SamplingParams, TokenLogprob
 
 
@@ -95,9 +95,12 @@ class StepResult:
 
     `sampled`: seq_id -> the tokens drawn, in the order of `samples`. `prompt_logprobs`: seq_id ->
     one entry for each of the run's `next_token_ids`. `failed`: seq_id -> why it cannot go on (say,
-    logits that are not numbers).
+    logits that are not numbers). `moves`: what came of this plan's moves and of earlier ones.
+    `seconds`: how long all of it took.
     """
 
     sampled: dict[str, list[TokenLogprob]] = field(default_factory=dict)
     prompt_logprobs: dict[str, tuple[TokenLogprob, ...]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    moves: MoveOutcome = field(default_factory=MoveOutcome)
+    seconds: float = 0.0

@@ -6,8 +6,9 @@
 Sequences are walked in policy order. Each asks for its pending tokens (a prompt chunk and a decode
 step are the same thing) and for the blocks to hold them. Who finds no block takes it from the last
 in the order, off that one's tail, only as many as it lacks; the loser keeps the rest and comes back
-through the same door as a new request: match what is still there, compute only what is missing. The
-first in the order can take from everyone, so it always gets on.
+through the same door as a new request: match what is still there, bring back what slower tiers
+hold, compute only what is missing. The first in the order can take from everyone, so it always gets
+on. Who waits for the disk, or for a prefix that another is computing, lets the next go first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from octavo.kv.manager import KVManager
 from octavo.request import Request
 from octavo.sched.outputs import SeqOutput
 from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
-from octavo.sched.policy import POLICIES
+from octavo.sched.policy import POLICIES, PREEMPTION_MODES
+from octavo.sched.promotion import Promotion
 from octavo.sched.queues import Queue, by_key
 from octavo.sched.sequence import Sequence, seq_id_of
 from octavo.sched.speculation import PromptLookup
@@ -31,7 +33,13 @@ class Scheduler:
     Reads no clock and draws nothing at random.
     """
 
-    def __init__(self, config: SchedulerConfig, kv: KVManager, max_model_len: int) -> None:
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        kv: KVManager,
+        max_model_len: int,
+        sliding_window: int | None = None,
+    ) -> None:
         if kv.blocks_for(max_model_len) > kv.pool.num_blocks:
             raise ValueError(
                 f"max_model_len {max_model_len} needs {kv.blocks_for(max_model_len)} blocks, "
@@ -40,6 +48,8 @@ class Scheduler:
         self.config = config
         self.kv = kv
         self.max_model_len = max_model_len
+        self.sliding_window = sliding_window
+        self.promotion = Promotion(kv.block_size)
         self.stats = SchedulerStats()
         self.sequences: dict[str, Sequence] = {}
         self.running = Queue()  # has a seat; computes in every step
@@ -47,6 +57,7 @@ class Scheduler:
         self._holders = Queue()  # waiting, but still holding blocks
         self.admitted: list[Sequence] = []  # those that got their seat in the last `schedule`
         self._policy = POLICIES[config.scheduling_policy]
+        self._take_from = PREEMPTION_MODES[config.preemption_mode]
         self._num_requests = 0
         self._num_seats = 0
         self._num_steps = 0
@@ -79,21 +90,24 @@ class Scheduler:
         self.waiting.add(seq)
         self.stats.prompt_tokens += seq.num_prompt
 
-    def finish(self, seq: Sequence) -> None:
-        """Drop a sequence wherever it stands; its full blocks stay findable."""
+    def finish(self, seq: Sequence, is_sound: bool = True) -> None:
+        """Drop a sequence wherever it stands; its blocks stay findable.
+
+        `is_sound`: False if its last step failed, its unfinished block is not to be trusted then.
+        """
         if seq.is_running:
             self._leave(seq)
         else:
             self.waiting.remove(seq)
             self._holders.discard(seq)
         if self.kv.holds(seq.seq_id):
-            self.kv.free(seq.seq_id)
+            self.kv.free(seq.seq_id, keep_tail=is_sound)
         del self.sequences[seq.seq_id]
 
     @property
     def has_work(self) -> bool:
-        """True if a step would compute something."""
-        return bool(self.sequences)
+        """True if a step would compute or move something, or has to wait for the disk."""
+        return bool(self.sequences) or self.kv.memory.has_moves
 
     # -- the two verbs -----------------------------------------------------------------------------
 
@@ -109,11 +123,12 @@ class Scheduler:
             elif admitting and (share := self._share(seq, budget)) > 0:
                 self._match(seq)
                 if self._awaits(seq):
-                    continue  # its prefix is being computed: it will find it, the next may go first
+                    continue
+                admitting = self._may_enter(seq)
+                if not admitting or self._recall(seq):
+                    continue
                 run = self._admit(seq, share)
                 admitting = run is not None
-                if admitting:
-                    self.admitted.append(seq)
             else:
                 continue
             if run is not None:
@@ -180,17 +195,21 @@ class Scheduler:
             return ()
         return guesses
 
-    def _admit(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
-        """Seat a waiting sequence if blocks and seats allow.
-
-        What it matched it keeps, seated or not.
-        """
+    def _may_enter(self, seq: Sequence) -> bool:
+        """True if there are blocks and seats for a waiting sequence, or others must yield some."""
         # All of its known tokens must find room, not only the first chunk: half a prompt is no use,
         # and it would be the first to be robbed.
         if self.kv.lacking(seq.seq_id, len(seq.tokens)) and self._victim(seq) is None:
-            return None
-        while self._num_seats + seq.num_seats > self.config.max_num_seqs:
-            if not self.running or self.running.last.key < seq.key:
+            return False
+        return self._has_seats(seq) or bool(self.running and self.running.last.key > seq.key)
+
+    def _has_seats(self, seq: Sequence) -> bool:
+        return self._num_seats + seq.num_seats <= self.config.max_num_seqs
+
+    def _admit(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
+        """Seat a waiting sequence and give it its first run; None if it had to give way."""
+        while not self._has_seats(seq):
+            if self.running.last.key < seq.key:
                 return None
             self._preempt(self.running.last)
         self.waiting.remove(seq)
@@ -198,6 +217,9 @@ class Scheduler:
         self.running.add(seq)
         seq.is_running = True
         self._num_seats += seq.num_seats
+        self.stats.num_recomputed_tokens += max(0, seq.num_reached - seq.num_computed)
+        seq.num_reached = 0
+        self.admitted.append(seq)
         self.kv.promise(seq.seq_id)
         return self._run(seq, budget)
 
@@ -216,9 +238,28 @@ class Scheduler:
         wants_to_match = seq.max_matched_tokens is None
         return wants_to_match and self.kv.awaits(seq.seq_id, len(seq.tokens))
 
+    def _recall(self, seq: Sequence) -> bool:
+        """Bring back what slower tiers hold of it; True if it has to wait for that."""
+        if seq.max_matched_tokens is not None:
+            return False
+        num_blocks = self.promotion.num_worthwhile(self.kv.find_below(seq.seq_id, seq.tokens))
+        if not num_blocks or not self._make_room(seq, len(seq.tokens)):
+            return False
+        seq.num_computed = self.kv.recall(seq.seq_id, seq.tokens, num_blocks)
+        if not seq.has_started:
+            seq.num_cached = seq.num_computed
+        return self._awaits(seq)
+
     # -- making room -------------------------------------------------------------------------------
 
     def _take_blocks(self, seq: Sequence, num_tokens: int) -> bool:
+        """Room for the first `num_tokens` tokens of `seq`, and the blocks taken."""
+        if not self._make_room(seq, num_tokens):
+            return False
+        self.kv.extend(seq.seq_id, num_tokens)
+        return True
+
+    def _make_room(self, seq: Sequence, num_tokens: int) -> bool:
         """Room for the first `num_tokens` tokens of `seq`, at the cost of those after it."""
         while lack := self.kv.lacking(seq.seq_id, num_tokens):
             victim = self._victim(seq)
@@ -226,13 +267,13 @@ class Scheduler:
                 return False
             if victim.is_running:
                 self._preempt(victim)
-            self.stats.num_preempted_blocks += self.kv.give_up(victim.seq_id, lack)
+            self.stats.num_preempted_blocks += self._take_from(self.kv, victim.seq_id, lack)
             num_left = self.kv.num_computed(victim.seq_id)
             self.stats.num_preempted_tokens += victim.num_computed - num_left
+            victim.num_reached = max(victim.num_reached, victim.num_computed)
             victim.num_computed = num_left
             if not self.kv.block_ids(victim.seq_id):
                 self._holders.discard(victim)
-        self.kv.extend(seq.seq_id, num_tokens)
         return True
 
     def _victim(self, seq: Sequence) -> Sequence | None:
@@ -253,6 +294,14 @@ class Scheduler:
         self.kv.withdraw(seq.seq_id)
         seq.is_running = False
         self._num_seats -= seq.num_seats
+
+    def resync(self) -> None:
+        """What was counted on did not come from the disk: some tables are shorter than thought."""
+        for seq in self.sequences.values():
+            if self.kv.holds(seq.seq_id):
+                seq.num_computed = self.kv.num_computed(seq.seq_id)
+                if not (seq.is_running or self.kv.block_ids(seq.seq_id)):
+                    self._holders.discard(seq)
 
     def check(self) -> None:
         """Prove the books: every sequence in one queue, seats counted, blocks as kv says."""

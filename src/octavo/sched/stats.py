@@ -21,3 +21,4 @@ class SchedulerStats:
     num_preempted_tokens: int = 0
     num_guessed_tokens: int = 0
     num_accepted_guesses: int = 0
+    num_recomputed_tokens: int = 0

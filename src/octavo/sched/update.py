@@ -26,7 +26,10 @@ class Booking:
     def run(self) -> list[SeqOutput]:
         """Book the whole step; returns each choice's new tokens."""
         scheduler, plan, result = self._scheduler, self._plan, self._result
-        scheduler.kv.moves_done(plan.moves)
+        if scheduler.kv.settle(plan.moves, result.moves):
+            scheduler.resync()
+        scheduler.promotion.observe_step(plan.num_tokens, result.seconds)
+        scheduler.promotion.observe_copies(result.moves.seconds_per_block)
         scheduler.stats.num_steps += 1
         scheduler.stats.computed_tokens += plan.num_tokens
         for run in plan.seqs:
@@ -75,7 +78,10 @@ class Booking:
 
     def _commit(self, seq: Sequence, num_computed: int) -> None:
         seq.num_computed = num_computed
-        self._scheduler.kv.commit(seq.seq_id, seq.tokens, num_computed)
+        kv, window = self._scheduler.kv, self._scheduler.sliding_window
+        kv.commit(seq.seq_id, seq.tokens, num_computed)
+        if window is not None:  # the next token sees itself and window - 1 before it
+            kv.drop_before(seq.seq_id, num_computed - window + 1)
 
     def _count_first_admission(self, seq: Sequence) -> None:
         seq.has_started = True
@@ -167,4 +173,4 @@ class Booking:
                     error=error,
                 )
             )
-        self._scheduler.finish(seq)
+        self._scheduler.finish(seq, is_sound=False)

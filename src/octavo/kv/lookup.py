@@ -1,0 +1,103 @@
+"""Finding a prefix: whole blocks along the chain of keys, then the block that agrees in part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from octavo.kv.memory import TieredMemory
+from octavo.kv.moves import Place, Tier
+from octavo.kv.prefix import Key, extend_chain
+from octavo.kv.table import Table
+
+
+class PrefixLookup:
+    """Extends tables by blocks that are there already. `limit`: most tokens to take over."""
+
+    def __init__(self, memory: TieredMemory, block_size: int, match_tokens: bool) -> None:
+        self._memory = memory
+        self._pool = memory.pool
+        self._block_size = block_size
+        self._match_tokens = match_tokens
+
+    def match(self, table: Table, token_ids: Sequence[int], limit: int) -> None:
+        """Take the device blocks that hold the next tokens; `table` is aligned."""
+        num_full = limit // self._block_size
+        extend_chain(table.chain, table.root, token_ids, num_full, self._block_size)
+        for key in table.chain[len(table.block_ids) : num_full]:
+            block_id = self._memory.acquire(key)
+            if block_id is None:
+                break
+            table.add(block_id)
+        self._settle(table)
+        self._borrow(table, token_ids, limit)
+
+    def find_below(self, table: Table, token_ids: Sequence[int], limit: int) -> list[Place]:
+        """Where the blocks lie that continue the table; empty unless slower tiers are needed."""
+        if not self._memory.has_lower_tiers or not table.is_aligned(self._block_size):
+            return []
+        first, places = len(table.block_ids), list[Place]()
+        for key in table.chain[first : limit // self._block_size]:
+            place = self._memory.find(key.hash)
+            if place is None:
+                break
+            places.append(place)
+        partial = self._longest_partial(table, first + len(places), token_ids, limit)
+        if partial is not None and partial[0].tier is not Tier.DEVICE:
+            places.append(partial[0])
+        return places
+
+    def recall(self, table: Table, token_ids: Sequence[int], limit: int, num_blocks: int) -> None:
+        """Bring up to `num_blocks` of `find_below` into the table, as far as blocks can be had."""
+        first, num_full = len(table.block_ids), limit // self._block_size
+        for key in table.chain[first : min(first + num_blocks, num_full)]:
+            block_id = self._memory.bring(key)
+            if block_id is None:
+                break
+            table.add(block_id)
+        self._settle(table)
+        if len(table.block_ids) - first < num_blocks:
+            self._bring_partial(table, token_ids, limit)
+
+    def _settle(self, table: Table) -> None:
+        table.num_indexed = len(table.block_ids)
+        table.num_committed = len(table.block_ids) * self._block_size
+
+    def _borrow(self, table: Table, token_ids: Sequence[int], limit: int) -> None:
+        """Hold the device block that begins with the most of the next tokens.
+
+        Writing to it will copy it first, unless nobody else has a use for it.
+        """
+        partial = self._longest_partial(table, len(table.block_ids), token_ids, limit)
+        if partial is None or partial[0].tier is not Tier.DEVICE:
+            return
+        _, key, num_tokens = partial
+        block_id = self._memory.acquire(key, is_hit=False)
+        if block_id is not None:
+            table.add(block_id)
+            table.num_committed += num_tokens
+
+    def _bring_partial(self, table: Table, token_ids: Sequence[int], limit: int) -> None:
+        """Bring such a block from a slower tier, into one that is the sequence's own."""
+        partial = self._longest_partial(table, len(table.block_ids), token_ids, limit)
+        if partial is None or partial[0].tier is Tier.DEVICE:
+            return
+        _, key, num_tokens = partial
+        block_id = self._memory.bring(key, private=True)
+        if block_id is not None:
+            table.add(block_id)
+            table.num_committed += num_tokens
+
+    def _longest_partial(
+        self, table: Table, position: int, token_ids: Sequence[int], limit: int
+    ) -> tuple[Place, Key, int] | None:
+        """A block that begins like block number `position` would, and how many tokens agree."""
+        if not (self._match_tokens or table.has_given_up):
+            return None
+        start = position * self._block_size
+        wanted = token_ids[start : min(limit, start + self._block_size)]
+        found = self._memory.children.longest_match(table.parent(position), wanted)
+        if found is None or found[1] == self._block_size:  # a whole block is no part
+            return None
+        place = self._memory.find(found[0].hash)
+        assert place is not None, "a child that no tier has"
+        return place, *found
