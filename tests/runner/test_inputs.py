@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.runner.inputs import InputBuilder
@@ -89,3 +89,68 @@ def test_only_tiles_that_hold_tokens_are_walked():
 def test_a_table_too_short_is_a_bug_and_says_so():
     with pytest.raises(ValueError, match="sequence a: expected blocks for 2 tiles, got 1"):
         InputBuilder(ops, storage()).build([seq((1,), 16)])
+
+
+@settings(max_examples=60)
+@given(st.data(), st.sampled_from([16, 32]))
+def test_decode_steps_one_after_the_other(data, block_size):
+    """Kept arrays, against the same plain rules, while tables grow, change and come and go."""
+    builder = InputBuilder(Spy(), storage(100, block_size))
+    draw = data.draw
+    tables: dict[str, list[int]] = {}
+    lengths: dict[str, int] = {}
+    frozen: dict[str, tuple[int, ...]] = {}
+    for step in range(draw(st.integers(3, 40))):
+        if len(tables) < 2 or draw(st.integers(0, 9)) == 0:
+            name = f"s{step}"
+            lengths[name], tables[name] = draw(st.integers(0, 70)), []
+        elif draw(st.integers(0, 9)) == 0:
+            gone = draw(st.sampled_from(sorted(tables)))
+            del tables[gone], lengths[gone]
+        for name, table in tables.items():
+            while len(table) * block_size <= lengths[name]:
+                table.append(draw(st.integers(0, 99)))
+            if draw(st.integers(0, 9)) == 0:  # a copy on write, or an equal block found
+                table[draw(st.integers(0, len(table) - 1))] = draw(st.integers(0, 99))
+            if frozen.get(name) != tuple(table):
+                frozen[name] = tuple(table)
+        seqs = [
+            ScheduledSeq(name, lengths[name], (step + i,), frozen[name], (request(seq_id=name),))
+            for i, name in enumerate(tables)
+        ]
+        check_decode(builder.build(seqs), seqs, block_size)
+        for name in lengths:
+            lengths[name] += 1
+
+
+def check_decode(inputs, seqs, block_size):
+    batch, plan = inputs.batch, inputs.batch.attention
+    starts = [s.start for s in seqs]
+    tiles = [
+        [b * (block_size // 16) + t for b in s.block_ids for t in range(block_size // 16)][
+            : s.start // 16 + 1
+        ]
+        for s in seqs
+    ]
+    assert batch.token_ids.tolist() == [s.token_ids[0] for s in seqs]
+    assert batch.positions.tolist() == starts
+    slots = [16 * t[-1] + start % 16 for t, start in zip(tiles, starts, strict=True)]
+    assert batch.slots.tolist() == slots
+    assert batch.logits_rows.tolist() == list(range(len(seqs)))
+    assert plan.row_starts.tolist() == list(range(len(seqs) + 1))
+    assert plan.context_lens.tolist() == [start + 1 for start in starts]
+    assert plan.tiles.tolist() == [t for each in tiles for t in each]
+    assert plan.tile_starts.tolist() == [sum(map(len, tiles[:i])) for i in range(len(seqs) + 1)]
+    assert inputs.draws == [(i, s.start + 1, s.samples[0]) for i, s in enumerate(seqs)]
+    assert (inputs.num_sample_rows, inputs.prompts) == (len(seqs), [])
+    arrays = (batch.token_ids, batch.positions, batch.slots, plan.tiles, plan.tile_starts)
+    assert all(a.dtype == np.int32 and a.flags.c_contiguous for a in arrays)
+
+
+def test_a_step_after_one_that_failed_starts_anew():
+    builder = InputBuilder(Spy(), storage(100))
+    good = ScheduledSeq("a", 15, (1,), (3,), (request(),))
+    builder.build([good])
+    with pytest.raises(ValueError, match="sequence a: expected blocks for 2 tiles, got 1"):
+        builder.build([ScheduledSeq("a", 16, (1,), good.block_ids, (request(),))])
+    check_decode(builder.build([good]), [good], 16)

@@ -66,7 +66,7 @@ class AttentionShape:
     window: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AttentionInputs:
     """Which rows attend to which tiles; S sequences.
 
@@ -86,7 +86,7 @@ class AttentionInputs:
     tile_starts: I32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
     """One step's input to a model.
 

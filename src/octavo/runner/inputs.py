@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 
 from octavo.ops.base import I32, TILE, AttentionInputs, Batch, Ops
+from octavo.runner.decode import DecodeArrays, is_decode
 from octavo.runner.kv_storage import KVStorage
 from octavo.runner.sampler import Draw
 from octavo.sched.plan import ScheduledSeq
@@ -25,9 +26,9 @@ class PromptRows:
     first: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepInputs:
-    """A batch, and what is to be done with the logits of its rows.
+    """A batch, and what is to be done with the logits of its rows. Holds until the next is built.
 
     The rows that `draws` draw from are the first num_sample_rows of logits_rows.
     """
@@ -53,9 +54,16 @@ class InputBuilder:
     ops: Ops
     storage: KVStorage
     _tables: dict[str, _Table] = field(default_factory=dict)
+    _decode: DecodeArrays | None = None  # of the step before
 
     def build(self, seqs: Sequence[ScheduledSeq]) -> StepInputs:
-        """Arrays for `seqs` (at least one), rows in their order."""
+        """Arrays for `seqs` (at least one), rows in their order.
+
+        They may be those of the step before, changed in place.
+        """
+        if is_decode(seqs):
+            return self._build_decode(seqs)
+        self._decode = None
         num_seqs = len(seqs)
         starts = np.array([s.start for s in seqs], np.int32)
         lens = np.array([len(s.token_ids) for s in seqs], np.int32)
@@ -63,19 +71,14 @@ class InputBuilder:
         row_starts = _offsets(lens)
         num_rows = int(row_starts[-1])
         token_ids = np.fromiter(chain.from_iterable(s.token_ids for s in seqs), np.int32, num_rows)
-        num_tiles = (context_lens + (TILE - 1)) // TILE
-        tile_starts = _offsets(num_tiles)
-        tiles = self._tiles(seqs, num_tiles.tolist())
+        tile_starts = _offsets((context_lens + (TILE - 1)) // TILE)
+        self._forget_others(seqs)
+        tiles = np.concatenate([self._tiles_of(s) for s in seqs])
 
-        if num_rows == num_seqs:  # every sequence decodes one token, in its last tile
-            positions = starts
-            last_tiles = tiles[tile_starts[1:] - 1]
-            slots = last_tiles * TILE + positions % TILE
-        else:
-            seq_of_row = np.repeat(np.arange(num_seqs, dtype=np.int32), lens)
-            rows = np.arange(num_rows, dtype=np.int32)
-            positions = rows + (starts - row_starts[:-1])[seq_of_row]
-            slots = tiles[tile_starts[seq_of_row] + positions // TILE] * TILE + positions % TILE
+        seq_of_row = np.repeat(np.arange(num_seqs, dtype=np.int32), lens)
+        rows = np.arange(num_rows, dtype=np.int32)
+        positions = rows + (starts - row_starts[:-1])[seq_of_row]
+        slots = tiles[tile_starts[seq_of_row] + positions // TILE] * TILE + positions % TILE
         attention = AttentionInputs(row_starts, context_lens, tiles, tile_starts)
 
         logits_rows, draws, prompts, num_sample_rows = _outputs(seqs, row_starts)
@@ -89,20 +92,39 @@ class InputBuilder:
         )
         return StepInputs(batch, num_sample_rows, draws, prompts)
 
-    def _tiles(self, seqs: Sequence[ScheduledSeq], num_tiles: list[int]) -> I32:
-        """The tiles of all sequences, one after the other."""
-        before, self._tables = self._tables, {}
-        parts = []
-        for seq, count in zip(seqs, num_tiles, strict=True):
-            table = self._update(before.get(seq.seq_id), seq.block_ids)
-            self._tables[seq.seq_id] = table
-            if count > len(table.tiles):
-                raise ValueError(
-                    f"sequence {seq.seq_id}: expected blocks for {count} tiles,"
-                    f" got {len(table.tiles)}"
-                )
-            parts.append(table.tiles[:count])
-        return np.concatenate(parts)
+    def _build_decode(self, seqs: Sequence[ScheduledSeq]) -> StepInputs:
+        """A token for each sequence, as in the step before if that was one for the same ones."""
+        arrays, self._decode = self._decode, None  # an error leaves nothing half changed behind
+        if arrays is None or not arrays.are_for(seqs):
+            self._forget_others(seqs)
+            arrays = DecodeArrays(seqs, self._tiles_of)
+        draws = arrays.fill(seqs)
+        self._decode = arrays
+        batch = Batch(
+            arrays.token_ids,
+            arrays.positions,
+            arrays.slots,
+            self.ops.plan_attention(arrays.attention),
+            arrays.logits_rows,
+            self.storage.array,
+        )
+        return StepInputs(batch, len(seqs), draws, [])
+
+    def _tiles_of(self, seq: ScheduledSeq) -> I32:
+        """The tiles that hold the tokens of `seq` after this step, in order."""
+        table = self._update(self._tables.get(seq.seq_id), seq.block_ids)
+        self._tables[seq.seq_id] = table
+        count = -(-(seq.start + len(seq.token_ids)) // TILE)
+        if count > len(table.tiles):
+            raise ValueError(
+                f"sequence {seq.seq_id}: expected blocks for {count} tiles, got {len(table.tiles)}"
+            )
+        return table.tiles[:count]
+
+    def _forget_others(self, seqs: Sequence[ScheduledSeq]) -> None:
+        """Keep the tables of `seqs` alone."""
+        ids = {s.seq_id for s in seqs}
+        self._tables = {seq_id: t for seq_id, t in self._tables.items() if seq_id in ids}
 
     def _update(self, table: _Table | None, block_ids: tuple[int, ...]) -> _Table:
         """`table` if it still holds, longer if blocks were added, else a new one."""
