@@ -32,6 +32,8 @@ class ChoiceText:
         If a stop string ended it while the engine would go on, the caller must end the choice
         there.
         """
+        if self._stop is None and output.finish_reason is None:
+            return _delta(output, self._detokenizer.push(output.token_ids))
         text, stopped, num_used = self._text_of(output.token_ids)
         if num_used < len(
             output.token_ids
@@ -43,13 +45,13 @@ class ChoiceText:
             )
         finish_reason, stop_reason = output.finish_reason, output.stop_reason
         if stopped is not None:
-            return self._delta(output, text, "stop", stopped)
+            return self._ended(output, text, "stop", stopped)
         if finish_reason is not None:
             rest, stopped = self._flush()
             text += rest
             if stopped is not None and finish_reason != "error":
-                return self._delta(output, text, "stop", stopped)
-        return self._delta(output, text, finish_reason, stop_reason)
+                return self._ended(output, text, "stop", stopped)
+        return self._ended(output, text, finish_reason, stop_reason)
 
     def _text_of(self, token_ids: Sequence[int]) -> tuple[str, str | None, int]:
         """Text, the stop string met, and how many tokens it took to meet it."""
@@ -76,7 +78,7 @@ class ChoiceText:
             text += self._stop.flush()
         return text, stopped
 
-    def _delta(
+    def _ended(
         self,
         output: SeqOutput,
         text: str,
@@ -84,15 +86,22 @@ class ChoiceText:
         stop_reason: int | str | None,
     ) -> TextDelta:
         self.is_finished = finish_reason is not None
-        return TextDelta(
-            request_id=output.request_id,
-            index=output.index,
-            text=text,
-            token_ids=output.token_ids,
-            logprobs=output.logprobs,
-            finish_reason=finish_reason,
-            stop_reason=stop_reason,
-            num_cached_tokens=output.num_cached_tokens,
-            prompt_logprobs=output.prompt_logprobs,
-            error=output.error,
-        )
+        delta = _delta(output, text)
+        delta.finish_reason, delta.stop_reason = finish_reason, stop_reason
+        return delta
+
+
+def _delta(output: SeqOutput, text: str) -> TextDelta:
+    """An output, which may be its choice's last, with its text."""
+    return TextDelta(
+        output.request_id,
+        output.index,
+        text,
+        output.token_ids,
+        output.logprobs,
+        output.finish_reason,
+        output.stop_reason,
+        output.num_cached_tokens,
+        output.prompt_logprobs,
+        output.error,
+    )

@@ -63,10 +63,13 @@ class Frontend:
         """
         for output in outputs:
             choices = self._choices.get(output.request_id)
-            if choices is None or choices[output.index].is_finished:
+            if choices is None:
                 continue
-            yield choices[output.index].push(output)
-            if all(choice.is_finished for choice in choices):
+            choice = choices[output.index]
+            if choice.is_finished:
+                continue
+            yield choice.push(output)
+            if choice.is_finished and all(c.is_finished for c in choices):
                 del self._choices[output.request_id]
 
     def forget(self, request_id: str) -> None:

@@ -10,7 +10,7 @@ from octavo.sched.outputs import FinishReason, SeqOutput
 __all__ = ["FinishReason", "SeqOutput", "TextDelta"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)  # not frozen: see sched/plan.py
 class TextDelta:
     """New output of choice `index`.
 

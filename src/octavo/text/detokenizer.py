@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from octavo.text.vocab import Vocab
 
@@ -21,7 +21,7 @@ class IncrementalDetokenizer:
     character that the prompt left unfinished is finished here.
     """
 
-    __slots__ = ("_decoder", "_skipped", "_strip", "_vocab")
+    __slots__ = ("_decoder", "_is_between", "_skipped", "_strip", "_vocab")
 
     def __init__(
         self,
@@ -36,19 +36,32 @@ class IncrementalDetokenizer:
         tail = self._tail(prompt_token_ids)
         self._decoder.decode(tail)
         self._strip = vocab.strips_space and not tail
+        self._is_between = self._is_between_characters()
 
-    def push(self, token_ids: Iterable[int]) -> str:
+    def push(self, token_ids: Sequence[int]) -> str:
         """Add tokens; the text that is settled by now and was not returned before."""
+        if len(token_ids) == 1 and self._is_between:  # nearly always
+            token_id = token_ids[0]
+            text = "" if token_id in self._skipped else self._vocab.token_text(token_id)
+            if text is not None:
+                return text
         token_bytes, skipped = self._vocab.token_bytes, self._skipped
         data = b"".join([token_bytes(i) for i in token_ids if i not in skipped])
         if self._strip and data:
             self._strip = False
             data = data.removeprefix(b" ")
-        return self._decoder.decode(data)
+        text = self._decoder.decode(data)
+        self._is_between = self._is_between_characters()
+        return text
 
     def flush(self) -> str:
         """No more tokens come: what is left of an unfinished character, as U+FFFD, or ""."""
         return self._decoder.decode(b"", final=True)
+
+    def _is_between_characters(self) -> bool:
+        """True if what was pushed so far has no say in the text of what comes."""
+        held, _ = self._decoder.getstate()
+        return not (held or self._strip)
 
     def _tail(self, token_ids: Sequence[int]) -> bytes:
         """The last bytes of a prompt, at least four if it has them: more than a character needs."""

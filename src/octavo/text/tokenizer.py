@@ -67,7 +67,7 @@ class Tokenizer:
     def decode(self, token_ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         """Text of a whole sequence; bytes that form no character come out as U+FFFD."""
         whole = IncrementalDetokenizer(self.vocab, skip_special_tokens=skip_special_tokens)
-        return whole.push(token_ids) + whole.flush()
+        return whole.push(list(token_ids)) + whole.flush()
 
     def detokenizer(
         self, skip_special_tokens: bool = True, prompt_token_ids: Sequence[int] = ()

@@ -52,6 +52,7 @@ class Vocab:
         self.special = special
         self.strips_space = strips_space
         self._bytes: list[bytes | None] = [None] * len(tokens)
+        self._texts: dict[int, str | None] = {}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -64,6 +65,15 @@ class Vocab:
         if known is None:
             known = self._bytes[token_id] = self._to_bytes(token_id)
         return known
+
+    def token_text(self, token_id: int) -> str | None:
+        """The text of one token; None if its bytes are not whole characters."""
+        if token_id not in self._texts:
+            try:
+                self._texts[token_id] = self.token_bytes(token_id).decode()
+            except UnicodeDecodeError:
+                self._texts[token_id] = None
+        return self._texts[token_id]
 
     def _to_bytes(self, token_id: int) -> bytes:
         token = self.tokens[token_id]
