@@ -132,6 +132,14 @@ class CacheConfig(Settings):
         "auto", "type of the stored keys and values; auto is float16",
         choices=("auto", "float16", "float32"),
     )  # fmt: skip
+    kv_allocator: str = opt(
+        "paged",
+        "paged takes blocks one by one; the others are for comparison, share nothing, and reserve "
+        "one contiguous run for each sequence when it starts: of the longest length there can be "
+        "(max), the next power of two of its true length (prompt and max_tokens), or that length "
+        "(oracle)",
+        choices=("paged", "contiguous-max", "contiguous-pow2", "contiguous-oracle"),
+    )
     enable_prefix_caching: bool = opt(
         True, "share the blocks of equal prefixes, also with requests that have ended"
     )
@@ -179,6 +187,27 @@ class CacheConfig(Settings):
                 " found by their prefix",
                 "enable_prefix_caching",
             )
+        if self.is_contiguous:
+            self._check_contiguous()
+
+    @property
+    def is_contiguous(self) -> bool:
+        """True if sequences reserve contiguous runs."""
+        return self.kv_allocator != "paged"
+
+    def _check_contiguous(self) -> None:
+        sharing = {
+            "--host-kv-bytes": self.host_kv_bytes,
+            "--disk-kv-path": self.disk_kv_path,
+            "--prefix-match block": self.prefix_match == "block",
+        }
+        for flag, is_given in sharing.items():
+            if is_given:
+                raise ConfigError(
+                    f"--kv-allocator {self.kv_allocator} keeps nothing after a request and finds no"
+                    f" prefix: leave {flag} away, or take --kv-allocator paged",
+                    "kv_allocator",
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +284,17 @@ class EngineConfig:
                 " --host-kv-bytes or --disk-kv-path",
                 "preemption_mode",
             )
+        if self.cache.is_contiguous:
+            defaults = {"scheduling_policy": "fcfs", "preemption_mode": "blocks"}
+            for name, default in defaults.items():
+                value = getattr(self.scheduler, name)
+                if value != default:
+                    raise ConfigError(
+                        f"--kv-allocator {self.cache.kv_allocator} runs who came first and takes"
+                        f" memory from nobody: leave --{name.replace('_', '-')} {value} away, or"
+                        " take --kv-allocator paged",
+                        name,
+                    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,9 @@ def alone(requests, tiny_model):
         {"num_kv_blocks": 24},
         {"num_kv_blocks": 24, "enable_prefix_caching": False, "max_num_batched_tokens": 40},
         {"num_kv_blocks": 60, "max_num_seqs": 5, "threads": 1},
+        {"num_kv_blocks": 120, "kv_allocator": "contiguous-max", "max_num_batched_tokens": 40},
+        {"num_kv_blocks": 100, "kv_allocator": "contiguous-pow2"},
+        {"num_kv_blocks": 100, "kv_allocator": "contiguous-oracle", "speculative": "ngram"},
     ],
     ids=str,
 )

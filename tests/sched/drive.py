@@ -8,6 +8,7 @@ from typing import Any
 
 from octavo.config import SchedulerConfig
 from octavo.engine.core import EngineCore
+from octavo.kv.contiguous import ContiguousKV
 from octavo.kv.manager import KVManager
 from octavo.request import Request, SamplingParams
 from octavo.sched.outputs import SeqOutput
@@ -24,13 +25,17 @@ def make_core(
     match_tokens: bool = False,
     num_host_blocks: int = 0,
     num_disk_blocks: int = 0,
+    allocator: str = "paged",
     **config: Any,
 ) -> EngineCore:
     ticks = count()
-    kv = KVManager(
-        num_blocks, block_size, prefix_caching, match_tokens, num_host_blocks, num_disk_blocks
-    )
     limit = max_model_len or num_blocks * block_size
+    if allocator == "paged":
+        kv = KVManager(
+            num_blocks, block_size, prefix_caching, match_tokens, num_host_blocks, num_disk_blocks
+        )
+    else:
+        kv = ContiguousKV(num_blocks, block_size, allocator, limit)
     scheduler = Scheduler(SchedulerConfig(**config), kv, limit)
     return EngineCore(
         scheduler, ToyRunner(num_blocks, block_size, vocab), lambda: float(next(ticks))

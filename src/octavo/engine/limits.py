@@ -11,7 +11,10 @@ from octavo.request import SamplingParams
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:
-    """Fixed at start. `max_num_queued_reqs` 0 means no limit."""
+    """Fixed at start. `max_num_queued_reqs` 0 means no limit.
+
+    `max_choices`: choices of one request whose memory can be reserved together; None: any.
+    """
 
     max_model_len: int
     num_kv_blocks: int
@@ -19,6 +22,7 @@ class EngineLimits:
     max_num_seqs: int
     vocab_size: int
     max_num_queued_reqs: int = 0
+    max_choices: int | None = None
 
     def admit(
         self, prompt_token_ids: Sequence[int], params: SamplingParams, num_waiting: int
@@ -46,6 +50,12 @@ class EngineLimits:
         if params.n > self.max_num_seqs:
             raise RequestError(
                 f"n: expected at most {self.max_num_seqs} (--max-num-seqs), got {params.n}", "n"
+            )
+        if self.max_choices is not None and params.n > self.max_choices:
+            raise RequestError(
+                f"n: expected at most {self.max_choices}, the contiguous runs of full length that "
+                f"the KV memory holds (--kv-allocator), got {params.n}",
+                "n",
             )
         self._check_ids(params)
         if self.max_num_queued_reqs and num_waiting >= self.max_num_queued_reqs:

@@ -89,6 +89,9 @@ class KVManager:
         """Blocks that hold `num_tokens` tokens."""
         return -(-num_tokens // self.block_size)
 
+    def expect(self, seq_id: str, num_tokens: int, num_seqs: int) -> None:
+        """It will come to `num_tokens` tokens at most, in `num_seqs` forks: of no use here."""
+
     # -- finding a prefix --------------------------------------------------------------------------
 
     def match(
@@ -100,11 +103,10 @@ class KVManager:
     ) -> int:
         """Extend the table with device blocks that already hold the next tokens.
 
-        Returns how many tokens are computed in all.
-
-        Opens the table of a new sequence; for one that gave up blocks it goes on from what is left.
-        At least one token stays to be computed (its logits are wanted); `max_tokens` can lower the
-        limit. `token_ids` is kept, not copied: it may grow, but not change.
+        Returns how many tokens are computed in all. Opens the table of a new sequence; for one that
+        gave up blocks it goes on from what is left. At least one token stays to be computed (its
+        logits are wanted); `max_tokens` can lower the limit. `token_ids` is kept, not copied: it
+        may grow, but not change.
         """
         table = self.tables.get(seq_id)
         if table is None:

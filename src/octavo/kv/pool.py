@@ -18,7 +18,7 @@ cached block that would still fit.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from octavo.kv.prefix import Key
 
@@ -92,6 +92,18 @@ class BlockPool:
         self._num_used += num
         self.num_references += num
         return block_ids
+
+    def take_these(self, block_ids: Sequence[int]) -> None:
+        """Empty blocks that the caller has chosen, with one reference each."""
+        wanted = set(block_ids)
+        left = [block_id for block_id in self._empty if block_id not in wanted]
+        if len(left) + len(block_ids) != len(self._empty):
+            raise ValueError(f"blocks {sorted(wanted)} are not all empty")
+        self._empty = left
+        for block_id in block_ids:
+            self._ref_counts[block_id] = 1
+        self._num_used += len(block_ids)
+        self.num_references += len(block_ids)
 
     def acquire(self, block_id: int) -> None:
         """One more reference to a used or cached block."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo.config import EngineConfig
+from octavo.config import CacheConfig, EngineConfig
 from octavo.engine.core import EngineCore
 from octavo.engine.limits import EngineLimits
 from octavo.errors import ConfigError, RequestError
+from octavo.kv.contiguous import ContiguousKV
 from octavo.kv.manager import KVManager
 from octavo.models.catalog import find_alias
 from octavo.models.checkpoint import Checkpoint, open_checkpoint
@@ -96,12 +97,7 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
         packed=packed,
     )
     storage = KVStorage(ops, kv_size.shape, kv_size.num_blocks + 1)
-    kv = KVManager(
-        kv_size.num_blocks,
-        config.cache.block_size,
-        config.cache.enable_prefix_caching,
-        match_tokens=config.cache.prefix_match == "token",
-    )
+    kv = _manager(config.cache, kv_size)
     window = checkpoint.spec.sliding_window
     scheduler = Scheduler(config.scheduler, kv, kv_size.max_model_len, window)
     return Built(
@@ -151,7 +147,21 @@ def default_sampling(config: EngineConfig, checkpoint: Checkpoint) -> SamplingPa
     return params
 
 
+def _manager(cache: CacheConfig, kv_size: KVSize) -> KVManager:
+    if cache.is_contiguous:
+        return ContiguousKV(
+            kv_size.num_blocks, cache.block_size, cache.kv_allocator, kv_size.max_model_len
+        )
+    return KVManager(
+        kv_size.num_blocks,
+        cache.block_size,
+        cache.enable_prefix_caching,
+        match_tokens=cache.prefix_match == "token",
+    )
+
+
 def _limits(config: EngineConfig, checkpoint: Checkpoint, kv_size: KVSize) -> EngineLimits:
+    runs = kv_size.num_blocks // -(-kv_size.max_model_len // config.cache.block_size)
     return EngineLimits(
         max_model_len=kv_size.max_model_len,
         num_kv_blocks=kv_size.num_blocks,
@@ -159,6 +169,7 @@ def _limits(config: EngineConfig, checkpoint: Checkpoint, kv_size: KVSize) -> En
         max_num_seqs=config.scheduler.max_num_seqs,
         vocab_size=checkpoint.spec.vocab_size,
         max_num_queued_reqs=config.scheduler.max_num_queued_reqs,
+        max_choices=runs if config.cache.is_contiguous else None,
     )
 
 

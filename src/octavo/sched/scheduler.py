@@ -226,6 +226,7 @@ class Scheduler:
     def _match(self, seq: Sequence) -> None:
         salt = seq.request.cache_salt
         extra_keys = (f"salt:{salt}",) if salt is not None else ()
+        self.kv.expect(seq.seq_id, seq.max_len, seq.num_seats)
         seq.num_computed = self.kv.match(
             seq.seq_id, seq.tokens, extra_keys, max_tokens=seq.max_matched_tokens
         )
