@@ -11,6 +11,7 @@ OctavoError
 │   ├── UnknownModelError       a model name that is not served                   HTTP 404
 │   ├── AuthenticationError     a missing or wrong API key                        HTTP 401
 │   └── QueueFullError          too many requests wait already                    HTTP 429
+├── StoreError                  the block store on disk cannot be used
 └── EngineError                 the engine cannot serve
     ├── EngineStoppedError      it is draining or has stopped                     HTTP 503
     └── SequenceError           one sequence failed while it ran                  HTTP 500
@@ -47,6 +48,10 @@ class UnsupportedModelError(ModelError):
 
 class MalformedModelError(ModelError):
     """A file that breaks its own format; the message names the file and the offset or tensor."""
+
+
+class StoreError(OctavoError):
+    """The block store on disk cannot be used: no room, no access, in use, another model's."""
 
 
 class RequestError(OctavoError, ValueError):

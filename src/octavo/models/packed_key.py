@@ -32,7 +32,7 @@ def packed_copy_of(
         return json.dumps(
             {
                 "model": checkpoint.fingerprint,
-                "files": _files(checkpoint.path),
+                "files": state_of_files(checkpoint.path),
                 "conversion": conversion,
                 "numbers": None if conversion == "auto" else f"gguf {version('gguf')}",
                 "layout": f"{layout} {sys.byteorder}",
@@ -43,7 +43,7 @@ def packed_copy_of(
     return PackedCopy(cache_dir() / "packed", name, key, threads)
 
 
-def _files(path: Path) -> list[tuple[str, int, int]]:
+def state_of_files(path: Path) -> list[tuple[str, int, int]]:
     """Name, size and time of change of the files: the fingerprint looks at samples only."""
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     return [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]
