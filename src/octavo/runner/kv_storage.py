@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from octavo.errors import ConfigError
 from octavo.kv.moves import Copy, Move
@@ -43,6 +44,25 @@ class KVShape:
         return (num_tiles, self.num_layers, 2, self.num_kv_heads, self.head_dim * TILE)
 
 
+def reserve(shape: KVShape, num_blocks: int, remedy: str, field: str) -> AnyArray:
+    """Memory of `num_blocks` blocks, zeros, taken from the system when touched. Raises ConfigError
+    with `remedy`, about the setting `field`, if the address space cannot be had."""
+    try:
+        # calloc: zero pages, mapped only when touched.
+        return np.zeros(shape.tiles(num_blocks), dtype=shape.dtype)
+    except (MemoryError, ValueError):
+        raise ConfigError(
+            f"cannot reserve {num_blocks * shape.block_bytes:,} bytes"
+            f" for {num_blocks:,} KV blocks; {remedy}",
+            field,
+        ) from None
+
+
+def block_rows(array: AnyArray, shape: KVShape) -> npt.NDArray[np.uint8]:
+    """A view of blocks as bytes, uint8 [num_blocks, block_bytes]."""
+    return array.reshape(-1).view(np.uint8).reshape(-1, shape.block_bytes)
+
+
 class KVStorage:
     """The array that holds every block; block b is tiles b * n .. (b + 1) * n, n = tiles_per_block.
 
@@ -55,19 +75,14 @@ class KVStorage:
         self.shape = shape
         self.num_blocks = num_blocks
         self._ops = ops
-        try:
-            # calloc: zero pages, mapped only when touched.
-            self.array: AnyArray = np.zeros(shape.tiles(num_blocks), dtype=shape.dtype)
-        except (MemoryError, ValueError):
-            raise ConfigError(
-                f"cannot reserve {num_blocks * shape.block_bytes:,} bytes"
-                f" for {num_blocks:,} KV blocks;"
-                " lower --num-kv-blocks or --kv-cache-memory-bytes",
-                "num_kv_blocks",
-            ) from None
+        self.array = reserve(
+            shape, num_blocks, "lower --num-kv-blocks or --kv-cache-memory-bytes", "num_kv_blocks"
+        )
+        self.rows = block_rows(self.array, shape)
+        """The same memory as uint8 [num_blocks, block_bytes]."""
 
     def execute(self, moves: Sequence[Move]) -> None:
-        """Carry out `moves` in order. Raises TypeError for a move that is not known here."""
+        """Carry out copies in order; moves between tiers are `TierStorage`'s. Raises TypeError."""
         if not moves:
             return
         for move in moves:

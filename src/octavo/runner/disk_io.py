@@ -1,0 +1,266 @@
+"""The disk tier off the engine's thread: bounded queues, and a thread that empties them.
+
+    engine thread                              disk thread
+    write(move, bytes) ── copied ──► writes ──► BlockStore.write, a few blocks a transaction
+    read(move) ─────────────────────► reads ──► BlockStore.read, before any write
+    collect() ◄── arrived · lost ◄───────────── both
+
+The engine never waits for the disk: a write that finds the queue full is lost, and so are all
+while the disk refuses them. What a slot holds follows the order of the calls: a read of a slot
+whose write is still on its way gets those bytes, from memory, and a write waits for earlier reads
+of its slot.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from octavo.errors import StoreError
+from octavo.kv.moves import Demote, Promote, Tier
+from octavo.runner.block_records import Bytes
+from octavo.runner.block_store import BlockStore
+from octavo.runner.rates import Rates
+from octavo.runner.staging import Staging
+
+log = logging.getLogger(__name__)
+
+QUEUE_BYTES = 64 << 20
+"""Most bytes that wait to be written; and to be collected after reading."""
+BATCH_BYTES = 8 << 20
+"""Most bytes of one transaction; a read that comes meanwhile waits for it, some 10 ms."""
+PAUSE = 30.0
+"""Seconds without writing after the disk refused to."""
+
+Arrival = tuple[Promote, Bytes | None]
+"""A read that has ended, and the block; None if the slot does not hold it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Write:
+    move: Demote
+    data: Bytes
+
+
+class DiskIO:
+    """Queues before a `BlockStore`. Its methods are the engine thread's; none raises."""
+
+    def __init__(
+        self,
+        store: BlockStore,
+        rates: Rates | None = None,
+        queue_bytes: int = QUEUE_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """The store belongs to this object from here on. `rates` hears of what was moved."""
+        self.store = store
+        self.rates = Rates() if rates is None else rates
+        self._clock = clock
+        self._batch = max(1, BATCH_BYTES // store.block_bytes)
+        self._write_buffers = Staging(queue_bytes, store.block_bytes)
+        self._read_buffers = Staging(queue_bytes, store.block_bytes)
+        self._changed = threading.Condition()
+        self._num_uncollected = 0  # reads; the engine's own
+        # Under the lock of `_changed`:
+        self._writes: deque[_Write] = deque()
+        self._reads: deque[Promote] = deque()
+        self._latest: dict[int, _Write] = {}  # the last write on its way, by slot
+        self._arrived: list[Arrival] = []
+        self._filled: list[Bytes] = []  # the buffers of those
+        self._lent: list[Bytes] = []  # buffers that the engine reads from, until it collects again
+        self._lost: list[Demote] = []
+        self._num_reading = 0
+        self._num_writing = 0
+        self._closing = False
+        self._paused_until = -math.inf
+        self._trouble = False
+        self._thread: threading.Thread | None = None
+
+    # -- the engine's side -------------------------------------------------------------------
+
+    @property
+    def num_pending(self) -> int:
+        """Reads that were not collected yet, and lost writes that were not."""
+        return self._num_uncollected + len(self._lost)
+
+    @property
+    def num_queued(self) -> int:
+        """Writes on their way to the disk."""
+        return len(self._writes) + self._num_writing
+
+    def write(self, move: Demote, data: Bytes) -> None:
+        """Queue a copy of `data`, the block of `move`. It is lost if the queue is full."""
+        with self._changed:
+            refuses = self._closing or self._clock() < self._paused_until
+            buffer = None if refuses else self._write_buffers.take()
+            if buffer is None:
+                self._lost.append(move)
+                return
+        np.copyto(buffer, data)
+        with self._changed:
+            write = _Write(move, buffer)
+            self._writes.append(write)
+            self._latest[move.dst.slot] = write
+            self._wake()
+
+    def read(self, move: Promote) -> None:
+        """Queue the read of a block."""
+        self._num_uncollected += 1
+        with self._changed:
+            write = self._latest.get(move.src.slot)
+            if write is not None:
+                same = write.move.key == move.key
+                self._arrived.append((move, write.data.copy() if same else None))
+            elif self._closing:
+                self._arrived.append((move, None))
+            else:
+                self._reads.append(move)
+                self._wake()
+
+    def collect(self, timeout: float = 0.0) -> tuple[list[Arrival], list[Demote]]:
+        """Reads that have ended, and writes that were lost, since the last call.
+
+        Waits up to `timeout` seconds for all reads to end, or as many as there are buffers for.
+        The arrays are valid until the next call.
+        """
+        with self._changed:
+            for buffer in self._lent:
+                self._read_buffers.give_back(buffer)
+            self._lent = []
+            if self._reads:
+                self._changed.notify_all()  # there is room for them now
+            if timeout > 0:
+                self._changed.wait_for(self._reads_done, timeout)
+            arrived, self._arrived = self._arrived, []
+            lost, self._lost = self._lost, []
+            self._lent, self._filled = self._filled, []
+        self._num_uncollected -= len(arrived)
+        return arrived, lost
+
+    def flush(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds until every write is on disk or lost. False: not yet."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self.num_queued, timeout)
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Write what is queued, for up to `timeout` seconds, then end the thread and the store."""
+        self.flush(timeout)
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        self.store.close()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="octavo-disk", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    # -- the disk's thread -------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._has_work)
+                if self._closing:
+                    return
+                buffer = self._read_buffers.take() if self._reads else None
+                if buffer is not None:
+                    read = self._reads.popleft()
+                    self._num_reading = 1
+                else:
+                    batch = self._next_batch()
+                    for _ in batch:
+                        self._writes.popleft()
+                    self._num_writing = len(batch)
+            if buffer is not None:
+                self._read(read, buffer)
+            else:
+                self._write(batch)
+
+    def _has_work(self) -> bool:
+        can_read = self._reads and self._read_buffers.num_free
+        return bool(self._closing or can_read or self._next_batch())
+
+    def _reads_done(self) -> bool:
+        return not (self._num_reading or (self._reads and self._read_buffers.num_free))
+
+    def _next_batch(self) -> list[_Write]:
+        """The first writes in the queue that no earlier read of their slot holds up."""
+        reading = {move.src.slot for move in self._reads}
+        batch: list[_Write] = []
+        for write in self._writes:
+            if len(batch) == self._batch or write.move.dst.slot in reading:
+                break
+            batch.append(write)
+        return batch
+
+    def _read(self, move: Promote, buffer: Bytes) -> None:
+        start = time.perf_counter()
+        try:
+            found = self.store.read(move.src.slot, move.key, buffer)
+        except Exception as error:
+            found = False
+            self._report(error)
+        seconds = time.perf_counter() - start
+        if found:
+            self.rates.add((Tier.DISK, Tier.DEVICE), 1, buffer.nbytes, seconds)
+        with self._changed:
+            self._num_reading = 0
+            self._arrived.append((move, buffer if found else None))
+            if found:
+                self._filled.append(buffer)
+            else:
+                self._read_buffers.give_back(buffer)
+            if self._reads_done():  # not for each: the engine would wake up as often
+                self._changed.notify_all()
+
+    def _write(self, batch: list[_Write]) -> None:
+        start = time.perf_counter()
+        try:
+            self.store.write([(w.move.dst.slot, w.move.key, w.data) for w in batch])
+        except Exception as error:
+            self._report(error)
+            written = False
+        else:
+            written = True
+            num_bytes = sum(write.data.nbytes for write in batch)
+            seconds = time.perf_counter() - start
+            self.rates.add((Tier.DEVICE, Tier.DISK), len(batch), num_bytes, seconds)
+            if self._trouble:
+                log.info("disk KV: %s takes blocks again", self.store.folder.path)
+                self._trouble = False
+        with self._changed:
+            self._num_writing = 0
+            if not written:
+                self._paused_until = self._clock() + PAUSE
+                batch += self._writes
+                self._writes.clear()
+                self._lost += [write.move for write in batch]
+            for write in batch:
+                self._write_buffers.give_back(write.data)
+                if self._latest.get(write.move.dst.slot) is write:
+                    del self._latest[write.move.dst.slot]
+            self._changed.notify_all()
+
+    def _report(self, error: Exception) -> None:
+        """Say what went wrong, once until it goes well again; start anew if the file is damaged."""
+        known = isinstance(error, StoreError)
+        if not self._trouble:
+            text = "%s; blocks stay in memory only, the disk is tried again every %.0f s"
+            log.warning(f"disk KV: {text}", error, PAUSE, exc_info=not known)
+            self._trouble = True
+        if self.store.is_damaged:
+            try:
+                self.store.rebuild()
+            except StoreError as again:
+                log.warning("disk KV: cannot start an empty store: %s", again)
