@@ -1,4 +1,4 @@
-"""The command line: `octavo serve | generate | chat | pull | bench`."""
+"""The command line: `octavo serve | generate | chat | pull | bench | cache`."""
 
 from __future__ import annotations
 

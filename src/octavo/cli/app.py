@@ -9,6 +9,7 @@ import typer
 
 from octavo import __version__
 from octavo.cli.bench import app as bench
+from octavo.cli.cache import app as cache
 from octavo.cli.help import WIDTH, GroupedCommand
 from octavo.cli.options import with_options
 from octavo.cli.sampling import SamplingOptions
@@ -125,3 +126,4 @@ def pull(
 
 
 app.add_typer(bench, name="bench")
+app.add_typer(cache, name="cache")
