@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from octavo.errors import StoreError
 from octavo.kv.prefix import Key
-from tests.runner.stores import NUM_BYTES, block, fingerprint, key, open_store, read
+from octavo.runner.block_file import record_bytes
+from tests.runner.stores import BLOCK_BYTES, NUM_BYTES, block, fingerprint, key, open_store, read
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_it_is_a_dict(tmp_path_factory, ops):
 
 
 def test_a_full_store_is_replaced_again_and_again_within_its_budget(tmp_path):
-    store = open_store(tmp_path, num_bytes=64 * 12288 + 64 * 2 * 152)
+    store = open_store(tmp_path, num_bytes=64 * record_bytes(BLOCK_BYTES, 16))
     assert store.num_slots == 64
     rng = np.random.default_rng(0)
     held = {}

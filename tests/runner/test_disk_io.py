@@ -166,6 +166,7 @@ def test_a_full_queue_loses_and_never_blocks(make, gate):
     for n in range(20):
         io.write(demote(n, n), block(n))
     assert io.num_queued == 5
+    assert not io.has_room
     _, lost = collect_all(io)
     assert lost == [demote(n, n) for n in range(5, 20)]
     gate.open.set()
@@ -174,6 +175,27 @@ def test_a_full_queue_loses_and_never_blocks(make, gate):
     io.write(demote(6, 6), block(6))
     assert io.flush(10)
     assert len(gate.entries()) == 6
+
+
+def test_waiting_for_room(make, gate):
+    io = make(queue_bytes=20 * BLOCK_BYTES)
+    assert io.has_room
+    gate.open.clear()
+    for n in range(20):
+        io.write(demote(n, n), block(n))
+    assert io.collect(0.01) == ([], [])
+    assert not io.has_room
+    threading.Timer(0.05, gate.open.set).start()
+    assert io.collect(10) == ([], [])
+    assert io.has_room
+
+
+def test_a_disk_that_hangs_does_not_hold_up_the_end(make, gate, caplog):
+    io = make()
+    gate.open.clear()
+    io.write(demote(1, 1), block(1))
+    io.close(timeout=0.01)
+    assert "does not answer" in caplog.text
 
 
 def test_many_writes_are_one_transaction(make, gate):
@@ -196,6 +218,7 @@ def test_a_disk_that_refuses(make, gate, caplog, error):
         io.write(demote(n, n), block(n))
         io.flush(10)
     assert gate.num_writes == 1  # then it rests
+    assert not io.has_room
     _, lost = collect_all(io)
     assert sorted(m.dst.slot for m in lost) == list(range(10))
     now[0] += PAUSE + 1
@@ -290,12 +313,11 @@ def test_random_calls_against_a_dict(make, gate, seed):
     held: dict[int, Key] = {}
     unsure: set[int] = set()
     wanted: dict[Promote, bool | None] = {}
-    uncertain = num_found = num_lost = 0
+    num_found = 0
 
     def take(timeout: float) -> None:
-        nonlocal num_found, num_lost, uncertain
+        nonlocal num_found
         arrived, lost = io.collect(timeout)
-        num_lost += len(lost)
         unsure.update(m.dst.slot for m in lost)
         for move, data in arrived:
             sure = wanted.pop(move)
@@ -304,8 +326,6 @@ def test_random_calls_against_a_dict(make, gate, seed):
                 num_found += 1
             if sure is not None and move.src.slot not in unsure:
                 assert (data is not None) == sure
-            else:
-                uncertain += 1
 
     for _ in range(1500):
         what = rng.random()
@@ -326,4 +346,4 @@ def test_random_calls_against_a_dict(make, gate, seed):
     while io.num_pending:
         take(10.0)
     assert not wanted
-    assert num_found > 50
+    assert num_found

@@ -65,6 +65,7 @@ def run_out(tiers: TierStorage) -> MoveOutcome:
         total.arrived += outcome.arrived
         total.missing += outcome.missing
         total.lost += outcome.lost
+        total.seconds_per_block = outcome.seconds_per_block
     return total
 
 
@@ -76,6 +77,8 @@ def test_down_and_up_again(make):
     further = [Demote(host(7 - b), disk(10 + b), key(b)) for b in range(2)]
     straight = [Demote(device(b), disk(20 + b), key(b)) for b in range(4)]
     assert tiers.execute([*down, *further, *straight]) == MoveOutcome()
+    assert tiers.can_save
+    tiers.disk.flush(10)
     tiers.device.array[:] = 0
     from_host = [Promote(host(7 - b), b, key(b)) for b in range(2)]
     from_disk = [Promote(disk(10), 2, key(0)), Promote(disk(23), 3, key(3))]
@@ -83,6 +86,7 @@ def test_down_and_up_again(make):
     later = run_out(tiers)
     assert first.arrived + later.arrived == from_disk
     assert later.missing + later.lost + first.missing + first.lost == []
+    assert set(later.seconds_per_block or first.seconds_per_block) == {Tier.HOST, Tier.DISK}
     for block, n in enumerate((0, 1, 0, 3)):
         assert (tiers.device.rows[block] == content(n)).all()
     assert tiers.rates.num_blocks == {
@@ -161,9 +165,13 @@ def test_without_waiting_nothing_waits_and_with_waiting_it_comes(make):
 )
 def test_moves_to_tiers_that_do_not_exist(make, move):
     tiers = make(num_host=0, on_disk=False)
+    fill(tiers, 0, 0)
     with pytest.raises(TypeError, match="expected moves between tiers that exist, got"):
         tiers.execute([Copy(0, 1), move])
+    assert not tiers.device.rows[1].any()
     assert tiers.execute([Copy(0, 1)]) == MoveOutcome()
+    assert tiers.device.rows[1].any()
+    assert not tiers.can_save
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ QUEUE_BYTES = 64 << 20
 """Most bytes that wait to be written; and to be collected after reading."""
 BATCH_BYTES = 8 << 20
 """Most bytes of one transaction; a read that comes meanwhile waits for it, some 10 ms."""
+ROOM = 8
+"""Writes that must fit into the queue for `has_room`."""
 PAUSE = 30.0
 """Seconds without writing after the disk refused to."""
 
@@ -65,6 +67,7 @@ class DiskIO:
         self._clock = clock
         self._batch = max(1, BATCH_BYTES // store.block_bytes)
         self._write_buffers = Staging(queue_bytes, store.block_bytes)
+        self._room = min(ROOM, self._write_buffers.num_free)
         self._read_buffers = Staging(queue_bytes, store.block_bytes)
         self._changed = threading.Condition()
         self._num_uncollected = 0  # reads; the engine's own
@@ -95,11 +98,16 @@ class DiskIO:
         """Writes on their way to the disk."""
         return len(self._writes) + self._num_writing
 
+    @property
+    def has_room(self) -> bool:
+        """True if some more writes would be taken at once."""
+        with self._changed:
+            return self._has_room()
+
     def write(self, move: Demote, data: Bytes) -> None:
         """Queue a copy of `data`, the block of `move`. It is lost if the queue is full."""
         with self._changed:
-            refuses = self._closing or self._clock() < self._paused_until
-            buffer = None if refuses else self._write_buffers.take()
+            buffer = None if self._refuses() else self._write_buffers.take()
             if buffer is None:
                 self._lost.append(move)
                 return
@@ -127,8 +135,8 @@ class DiskIO:
     def collect(self, timeout: float = 0.0) -> tuple[list[Arrival], list[Demote]]:
         """Reads that have ended, and writes that were lost, since the last call.
 
-        Waits up to `timeout` seconds for all reads to end, or as many as there are buffers for.
-        The arrays are valid until the next call.
+        Waits up to `timeout` seconds for all reads to end, or as many as there are buffers for; if
+        there are none, until there is room for writes. The arrays are valid until the next call.
         """
         with self._changed:
             for buffer in self._lent:
@@ -136,8 +144,10 @@ class DiskIO:
             self._lent = []
             if self._reads:
                 self._changed.notify_all()  # there is room for them now
-            if timeout > 0:
+            if timeout > 0 and self._num_uncollected:
                 self._changed.wait_for(self._reads_done, timeout)
+            elif timeout > 0 and self.num_queued:
+                self._changed.wait_for(self._has_room, timeout)
             arrived, self._arrived = self._arrived, []
             lost, self._lost = self._lost, []
             self._lent, self._filled = self._filled, []
@@ -156,7 +166,10 @@ class DiskIO:
             self._closing = True
             self._changed.notify_all()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(timeout=max(timeout, 1.0))
+            if self._thread.is_alive():
+                log.warning("disk KV: %s does not answer; left as it is", self.store.folder.path)
+                return
         self.store.close()
 
     def _wake(self) -> None:
@@ -190,6 +203,12 @@ class DiskIO:
     def _has_work(self) -> bool:
         can_read = self._reads and self._read_buffers.num_free
         return bool(self._closing or can_read or self._next_batch())
+
+    def _refuses(self) -> bool:
+        return self._closing or self._clock() < self._paused_until
+
+    def _has_room(self) -> bool:
+        return not self._refuses() and self._write_buffers.num_free >= self._room
 
     def _reads_done(self) -> bool:
         return not (self._num_reading or (self._reads and self._read_buffers.num_free))

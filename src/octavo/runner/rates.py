@@ -20,6 +20,7 @@ class Rates:
         self.seconds: dict[Way, float] = {}
         """Time spent on that."""
         self._recent: dict[Way, tuple[float, float]] = {}
+        self._seconds_up: dict[Tier, float] = {}
 
     def add(self, way: Way, num_blocks: int, num_bytes: int, seconds: float) -> None:
         """Note that `num_blocks` blocks, together `num_bytes`, took `seconds`."""
@@ -27,7 +28,16 @@ class Rates:
         self.seconds[way] = self.seconds.get(way, 0.0) + seconds
         past_bytes, past_seconds = self._recent.get(way, (0.0, 0.0))
         # Bytes and time fade alike, so that a short measurement weighs little.
-        self._recent[way] = (_MEMORY * past_bytes + num_bytes, _MEMORY * past_seconds + seconds)
+        recent = (_MEMORY * past_bytes + num_bytes, _MEMORY * past_seconds + seconds)
+        self._recent[way] = recent
+        source, to = way
+        if to is Tier.DEVICE and source is not to and recent[0]:
+            self._seconds_up[source] = recent[1] / recent[0] * (num_bytes / num_blocks)
+
+    @property
+    def seconds_up(self) -> dict[Tier, float]:
+        """Seconds that a block takes from a slower tier to the device, lately; a copy."""
+        return dict(self._seconds_up)
 
     @property
     def bytes_per_second(self) -> dict[Way, float]:

@@ -69,23 +69,31 @@ class TierStorage:
         """Carry out `moves` in order, then write blocks that came from the disk to the device.
 
         `wait`: seconds to wait for such blocks if some are on their way, for callers with nothing
-        else to do. Raises TypeError for a move that is not known here.
+        else to do (if none are, for room for writes). Raises TypeError for a move that is not known
+        here; then none of `moves` is done.
         """
         outcome = MoveOutcome()
         if moves:
-            for kind, group in groupby(moves, _kind):
-                run, carry_out = list(group), self._kinds.get(kind)
-                if carry_out is None:
+            runs = [(kind, list(run)) for kind, run in groupby(moves, _kind)]
+            for kind, run in runs:  # all are looked at before any is done
+                if kind not in self._kinds:
                     raise TypeError(f"expected moves between tiers that exist, got {run[0]!r}")
-                carry_out(run, outcome)
-        if self.disk is not None and self.disk.num_pending:
+            for kind, run in runs:
+                self._kinds[kind](run, outcome)
+        if self.disk is not None and (wait > 0 or self.disk.num_pending):
             self._settle(self.disk, wait, outcome)
+        outcome.seconds_per_block = self.rates.seconds_up
         return outcome
 
-    def close(self) -> None:
-        """Write what is on its way to the disk, and close it."""
+    @property
+    def can_save(self) -> bool:
+        """True if the disk would take some more blocks at once."""
+        return self.disk is not None and self.disk.has_room
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Write what is on its way to the disk, for up to `timeout` seconds, and close it."""
         if self.disk is not None:
-            self.disk.close()
+            self.disk.close(timeout)
 
     def _copy(self, moves: list[Copy], outcome: MoveOutcome) -> None:
         start = time.perf_counter()
