@@ -114,11 +114,14 @@ curl -s http://127.0.0.1:8000/metrics | grep octavo_kv
 """
 
 METRICS_TAIL = """
-KV blocks are in one of three states, and the three always add up to the pool: used by requests; cached, found again by a
+KV blocks of the device are in one of three states, and the three always add up to the pool: used by requests; cached, found again by a
 request with the same prefix, and taken when no block is free; free. `octavo_kv_cache_usage_perc` counts the used ones only: a
 full cache of old conversations is not a full server.
-`octavo_kv_tokens_in_used_blocks` over `octavo_kv_blocks{state="used"}` times the block size is the share of that memory that
-holds tokens; the block size is the label `block_size` of `octavo_cache_config_info`.
+`octavo_kv_slots{state="token"}` and `{state="reserved"}` add up to those blocks times the block size, the label `block_size` of
+`octavo_cache_config_info`: what holds a token, and what is set aside for the next ones.
+
+Slower tiers have no blocks in use: what a request reads is on the device. A block that was promoted stays where it came from
+too, so the tiers' cached blocks do not add up to different blocks. What the tiers are: [kv-memory.md](kv-memory.md).
 """
 
 

@@ -305,14 +305,34 @@ class ServerConfig(Settings):
 
     host: str = opt("127.0.0.1", "address to listen on (0.0.0.0: all of this machine's)")
     port: int = opt(8000, "port to listen on (0: any free one)", least=0, most=65535)
-    api_key: str | None = opt(
-        None,
-        "key that clients must send as a bearer token",
+    api_key: tuple[str, ...] = opt(
+        (),
+        "key that clients must send as a bearer token; give the flag again for further keys "
+        "(in the environment: separated by spaces)",
         env="OCTAVO_API_KEY",
         metavar="KEY",
     )
+    cache_salt_per_key: bool = opt(
+        False,
+        "keep the KV blocks of each API key apart: no request finds what another key's requests "
+        "have computed, nor can it tell from the time it takes",
+    )
+    log_stats: bool = opt(True, "log a line every ten seconds while requests run")
     log_level: str = opt(
         "info",
         "least severe messages to log; debug also logs each request and checks the KV books",
         choices=("debug", "info", "warning", "error"),
     )
+
+    def __post_init__(self) -> None:
+        Settings.__post_init__(self)
+        for key in self.api_key:  # not `require`: the message must not show a key
+            if not key or any(c.isspace() for c in key):
+                raise ConfigError(
+                    "--api-key: expected a key without spaces that is not empty", "api_key"
+                )
+        if self.cache_salt_per_key and not self.api_key:
+            raise ConfigError(
+                "--cache-salt-per-key: expected at least one --api-key with it",
+                "cache_salt_per_key",
+            )

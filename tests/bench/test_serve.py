@@ -163,7 +163,7 @@ def test_chat_and_text(
 
 
 def test_keys_headers_and_more_fields(octavo: Octavo, launch: Callable[..., Live]) -> None:
-    live = launch(api_key="secret")
+    live = launch(api_keys=("secret",))
     args = ("--base-url", live.url, "--num-prompts", 1, *SMALL, "--num-warmups", 0)
     code, _, err = octavo("serve", *args, "--model", "tiny")
     assert (code, "HTTP 401" in err) == (1, True)

@@ -87,16 +87,16 @@ def test_a_common_prefix_is_held_once(client: Client, shared_dir: Path) -> None:
     once = blocks_for(len(prefix))
     own = blocks_for(len(tails[0]) + max_tokens)
     assert (len(tails), once, len(tails) * once > 2048) == (64, 48, True)
-    assert client.metric("kv_blocks", 'state="used"') == 0
+    assert client.metric("kv_blocks", 'state="used",tier="device"') == 0
     client.complete(prefix + tails[0], 1)
-    before = client.metric("kv_blocks", 'state="cached"')
+    before = client.metric("kv_blocks", 'state="cached",tier="device"')
     assert once <= before <= once + own
 
     seen = {0: 0}  # requests running -> most blocks in use
     with ThreadPoolExecutor(len(tails)) as pool:
         answers = [pool.submit(client.complete, prefix + tail, max_tokens) for tail in tails]
         while not all(a.done() for a in answers):
-            used = client.metric("kv_blocks", 'state="used"')
+            used = client.metric("kv_blocks", 'state="used",tier="device"')
             running = client.metric("num_requests_running")
             seen[running] = max(seen.get(running, 0), used)
     assert max(seen) == len(tails), "they never ran all at once"
@@ -107,5 +107,5 @@ def test_a_common_prefix_is_held_once(client: Client, shared_dir: Path) -> None:
     assert len(prefix + tails[0]) - 1 in cached
     assert cached - {len(prefix + tails[0]) - 1} <= {768, 769, 770}
     assert client.metric("num_preemptions_total") == 0
-    assert client.metric("kv_blocks", 'state="used"') == 0
-    assert client.metric("kv_blocks", 'state="cached"') <= once + len(tails) * own
+    assert client.metric("kv_blocks", 'state="used",tier="device"') == 0
+    assert client.metric("kv_blocks", 'state="cached",tier="device"') <= once + len(tails) * own

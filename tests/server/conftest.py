@@ -43,7 +43,7 @@ class Live:
         self.http = httpx.Client(base_url=self.url, timeout=10)
         self.client = openai.OpenAI(
             base_url=self.url + "/v1",
-            api_key=self.context.api_key or "none",
+            api_key=[*self.context.api_keys, "none"][0],
             max_retries=0,
             timeout=10,
         )

@@ -8,6 +8,7 @@ from importlib.resources import files
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from octavo.engine.stats import EngineStats
 from octavo.request import SamplingParams, TokenLogprob
 from octavo.sched.plan import ScheduledSeq, StepPlan
 from octavo.server.context import ServingContext
@@ -15,6 +16,8 @@ from octavo.server.logprobs import LOWEST, CompletionLogprobWriter, TokenTexts, 
 from octavo.server.params import DEFAULT_COMPLETION_TOKENS
 from octavo.server.requests import CompletionRequest
 from tests.server.fake_engine import ByteTokenizer, FakeEngine
+
+STATES = ("used", "cached", "free")
 
 
 def samples(live):
@@ -29,11 +32,22 @@ def samples(live):
 def test_metrics_read_the_engine(live):
     seen = samples(live)
     assert seen["octavo_kv_cache_usage_perc",] == 0.25
-    states = {state: seen["octavo_kv_blocks", state] for state in ("used", "cached", "free")}
+    states = {s: seen["octavo_kv_blocks", *sorted((s, "device"))] for s in STATES}
     assert states == {"used": 16, "cached": 8, "free": 40}
     assert seen["octavo_num_kv_blocks",] == sum(states.values())
     assert seen["octavo_prefix_cache_hits_total",] == 48
     assert seen["octavo_num_requests_running",] == 0
+
+
+def test_every_number_of_the_engine_is_shown(launch):
+    live = launch()
+    numbers = {name: 1000 + i for i, name in enumerate(EngineStats.__dataclass_fields__)}
+    live.engine.stats = lambda: EngineStats(**numbers)
+    seen = set(samples(live).values())
+    apart = {"block_size", "num_host_blocks_total", "num_disk_blocks_total"}
+    assert {name for name, number in numbers.items() if number not in seen} == apart
+    free = numbers["num_host_blocks_total"] - numbers["num_host_blocks_cached"]
+    assert samples(live)["octavo_kv_blocks", "free", "host"] == free
 
 
 def test_ended_requests_and_steps_fill_the_histograms(launch):

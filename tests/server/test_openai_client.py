@@ -186,7 +186,7 @@ def test_too_long_a_prompt_is_a_bad_request(live):
 
 
 def test_key(launch):
-    live = launch(api_key="sesame")
+    live = launch(api_keys=("other", "sesame"))
     live.client.models.list()
     for key in ("wrong", "sesam"):
         other = live.client.with_options(api_key=key)
@@ -222,8 +222,8 @@ def test_a_request_that_fails_is_told_and_harms_no_other(launch):
 
 
 def test_a_key_may_hold_any_character(launch):
-    live = launch(api_key=None)
-    object.__setattr__(live.context, "api_key", "sésame")
+    live = launch()
+    object.__setattr__(live.context, "api_keys", ("sésame",))
     headers = {"authorization": "Bearer sésame".encode()}
     assert live.http.get("/v1/models", headers=headers).status_code == 200
 

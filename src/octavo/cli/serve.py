@@ -18,7 +18,7 @@ def serve(settings: dict[str, Any]) -> None:
     """Load the model and serve it until SIGTERM or Ctrl-C."""
     from octavo.llm.settings import engine_config, section
 
-    if os.environ.get("OCTAVO_API_KEY") == "":
+    if os.environ.get("OCTAVO_API_KEY", "key").strip() == "":
         raise ConfigError("OCTAVO_API_KEY: expected a key, got an empty one; unset it to need none")
     server_config: ServerConfig = section(ServerConfig, settings)
     config = engine_config(settings)

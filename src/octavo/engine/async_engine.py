@@ -14,6 +14,7 @@ from octavo.engine.frontend import Frontend, stopped_early
 from octavo.engine.limits import EngineLimits
 from octavo.engine.outputs import TextDelta
 from octavo.engine.stats import EngineStats
+from octavo.engine.stats_log import StatsLog
 from octavo.errors import EngineStoppedError
 from octavo.request import SamplingParams
 from octavo.sched.outputs import SeqOutput
@@ -56,7 +57,8 @@ class TokenStream(AsyncIterator[TextDelta]):
 class AsyncEngine:
     """Owns the engine thread. All methods are for the event loop's thread; `stats` for any.
 
-    With `check_when_idle` the books are proved each time the engine runs out of work.
+    With `check_when_idle` the books are proved each time the engine runs out of work; with
+    `log_stats` a busy engine logs a line every ten seconds.
     """
 
     def __init__(
@@ -66,11 +68,13 @@ class AsyncEngine:
         limits: EngineLimits,
         seed: int = 0,
         check_when_idle: bool = False,
+        log_stats: bool = False,
     ) -> None:
         self.core = core
         self.limits = limits
         self._frontend = Frontend(tokenizer, limits, seed)
         self._check_when_idle = check_when_idle
+        self._stats_log = StatsLog(core.stats, log.info) if log_stats else None
         self._streams: dict[str, TokenStream] = {}
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
@@ -161,6 +165,8 @@ class AsyncEngine:
         try:
             while self._state != "stopped" or self.core.has_work:
                 self._obey()
+                if self._stats_log is not None:
+                    self._stats_log.observe(self.core.clock())
                 outputs = self.core.step()
                 if outputs:
                     self._to_loop(self._deliver, outputs)

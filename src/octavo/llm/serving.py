@@ -22,12 +22,14 @@ def serving_context(built: Built, config: ServerConfig) -> ServingContext:
             built.limits,
             built.config.device.seed,
             check_when_idle=config.log_level == "debug",
+            log_stats=config.log_stats,
         ),
         tokenizer=built.tokenizer,
         model_names=built.model_names,
         version=__version__,
         chat_template=built.chat_template,
-        api_key=config.api_key,
+        api_keys=config.api_key,
+        cache_salt_per_key=config.cache_salt_per_key,
         default_sampling=built.default_sampling,
         root=str(built.checkpoint.path),
         backend=(
@@ -42,5 +44,7 @@ def serving_context(built: Built, config: ServerConfig) -> ServingContext:
             "num_kv_blocks": str(built.kv_size.num_blocks),
             "cache_dtype": built.kv_size.shape.dtype,
             "enable_prefix_caching": str(cache.enable_prefix_caching),
+            "prefix_match": cache.prefix_match,
+            "preemption_mode": built.config.scheduler.preemption_mode,
         },
     )

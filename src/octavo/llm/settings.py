@@ -59,6 +59,8 @@ def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
 def _typed(name: str, value: Any, wanted: Any) -> Any:
     """`value` if it is of the type that the field declares. Raises ConfigError."""
     kinds = typing.get_args(wanted) or (wanted,)
+    if typing.get_origin(wanted) is tuple:
+        kinds = (tuple,)
     if isinstance(value, bool):
         ok = bool in kinds
     elif isinstance(value, typing.cast(Any, kinds)):

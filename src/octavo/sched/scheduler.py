@@ -217,8 +217,6 @@ class Scheduler:
         self.running.add(seq)
         seq.is_running = True
         self._num_seats += seq.num_seats
-        self.stats.num_recomputed_tokens += max(0, seq.num_reached - seq.num_computed)
-        seq.num_reached = 0
         self.admitted.append(seq)
         self.kv.promise(seq.seq_id)
         return self._run(seq, budget)

@@ -29,7 +29,7 @@ class Sequence:
     max_len: int  # tokens at which it ends, prompt included
     end_token_ids: tuple[int, ...]  # and those that end it before
     num_computed: int = 0
-    num_reached: int = 0  # computed once, before a preemption
+    num_reached: int = 0  # how far it had come when it lost blocks
     num_cached: int = 0  # prompt tokens found in the cache at first admission
     forks: tuple[int, ...] = ()
     has_started: bool = False

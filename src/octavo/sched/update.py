@@ -48,6 +48,8 @@ class Booking:
         if run.prompt_logprobs is not None:
             self._keep_prompt_logprobs(seq, run)
         end = run.start + len(run.token_ids) - run.num_guesses
+        if seq.num_reached > run.start:
+            self._scheduler.stats.num_recomputed_tokens += min(end, seq.num_reached) - run.start
         if run.num_guesses:
             self._book_guesses(seq, run, end)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 
 from starlette.requests import Request
@@ -16,17 +17,35 @@ def context_of(request: Request) -> ServingContext:
     return context
 
 
-def check_key(request: Request) -> None:
-    """Raise AuthenticationError unless the API key, if there is one, came as a bearer token."""
-    key = context_of(request).api_key
-    if key is None:
-        return
+def check_key(request: Request) -> str | None:
+    """The API key that came as a bearer token, one of those that are valid; None if none is needed.
+
+    Raises AuthenticationError.
+    """
+    keys = context_of(request).api_keys
+    if not keys:
+        return None
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer" or not token.strip():
         raise AuthenticationError("expected the header `Authorization: Bearer KEY`, got none")
-    # Compared as bytes in constant time; headers are latin-1 on the wire.
-    if not hmac.compare_digest(token.strip().encode("latin-1", "replace"), key.encode()):
-        raise AuthenticationError("the API key is not the one this server was started with")
+    # Compared as bytes in constant time, with all of them; headers are latin-1 on the wire.
+    sent = token.strip().encode("latin-1", "replace")
+    found = [key for key in keys if hmac.compare_digest(sent, key.encode())]
+    if not found:
+        raise AuthenticationError("the API key is not one that this server was started with")
+    return found[0]
+
+
+def salt_of(request: Request, cache_salt: str | None) -> str | None:
+    """The salt of a request's KV blocks: its own, and with --cache-salt-per-key its key's too.
+
+    What stands for a key is a hash, the same after a restart: nobody sees the key in it.
+    """
+    if not context_of(request).cache_salt_per_key:
+        return cache_salt
+    key = check_key(request) or ""
+    tenant = hashlib.blake2b(key.encode(), digest_size=16, person=b"octavo api key").hexdigest()
+    return f"key:{tenant}:{cache_salt or ''}"
 
 
 def check_running(request: Request) -> None:

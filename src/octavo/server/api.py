@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from octavo.request import SamplingParams
-from octavo.server.access import check_key, check_running, context_of
+from octavo.server.access import check_key, check_running, context_of, salt_of
 from octavo.server.answer import answer
 from octavo.server.chat import ChatWriter
 from octavo.server.completions import CompletionWriter
@@ -52,7 +52,8 @@ async def completions(request: Request) -> Response:
         logprobs=body.logprobs is not None,
         token_ids=bool(body.return_token_ids or body.return_tokens),
     )
-    return await answer(request, body, writer, await _start(ctx, body, prompts, params, name), name)
+    generation = await _start(ctx, body, prompts, params, name, salt_of(request, body.cache_salt))
+    return await answer(request, body, writer, generation, name)
 
 
 @router.post(
@@ -77,9 +78,8 @@ async def chat_completions(request: Request) -> Response:
         logprobs=bool(body.logprobs),
         token_ids=bool(body.return_token_ids or body.return_tokens),
     )
-    return await answer(
-        request, body, writer, await _start(ctx, body, [prompt], params, name), name
-    )
+    generation = await _start(ctx, body, [prompt], params, name, salt_of(request, body.cache_salt))
+    return await answer(request, body, writer, generation, name)
 
 
 def _admit(request: Request) -> ServingContext:
@@ -112,6 +112,7 @@ async def _start(
     prompts: Sequence[Sequence[int]],
     params: SamplingParams,
     name: str,
+    cache_salt: str | None,
 ) -> Generation:
     generation = await Generation.start(
         ctx.engine,
@@ -119,7 +120,7 @@ async def _start(
         params,
         request_id=name,
         priority=body.priority or 0,
-        cache_salt=body.cache_salt,
+        cache_salt=cache_salt,
     )
     if log.isEnabledFor(logging.DEBUG):
         log.debug(

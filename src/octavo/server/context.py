@@ -21,6 +21,7 @@ class ServingContext:
     `model_names`: names in the API, the first one the canonical. `chat_template` None: the model
     has none, and chat is refused. `default_sampling` holds the model's own defaults
     (generation_config); a request's fields go over it, and its max_tokens is not used.
+    `api_keys`: with none, everybody may come; `cache_salt_per_key`: each has KV blocks of its own.
     `root`: where the model came from. `backend`: what else the tokens depend on: the model's
     fingerprint, op set and instruction set, data types, quantisation. `drain_timeout` in seconds.
     `cache_info`: labels of the cache_config_info metric.
@@ -31,7 +32,8 @@ class ServingContext:
     model_names: tuple[str, ...]
     version: str
     chat_template: ChatTemplate | None = None
-    api_key: str | None = None
+    api_keys: tuple[str, ...] = ()
+    cache_salt_per_key: bool = False
     default_sampling: SamplingParams = field(default_factory=SamplingParams)
     created: int = field(default_factory=lambda: int(time.time()))
     root: str = ""

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from octavo.engine.stats import RequestTimes
 from octavo.sched.plan import StepPlan
 from octavo.server.interfaces import ServingEngine
-from octavo.server.metric_names import BLOCK_STATES, ENGINE_NUMBERS, HISTOGRAMS
+from octavo.server.metric_names import ENGINE_NUMBERS, HISTOGRAMS, LABELLED_NUMBERS
 
 PREFIX = "octavo_"
 FINISH_REASONS = ("stop", "length", "abort", "error")
@@ -39,14 +39,12 @@ class EngineCollector(Collector):
             metric = family(PREFIX + name, text, labels=["model_name"])
             metric.add_metric([self._model], getattr(stats, field))
             yield metric
-        blocks = GaugeMetricFamily(
-            PREFIX + "kv_blocks",
-            "KV blocks by state: used by requests, cached for later ones, free",
-            labels=["model_name", "state"],
-        )
-        for state, field in BLOCK_STATES.items():
-            blocks.add_metric([self._model, state], getattr(stats, field))
-        yield blocks
+        for name, kind, labels, fields, text in LABELLED_NUMBERS:
+            family = GaugeMetricFamily if kind == "gauge" else CounterMetricFamily
+            metric = family(PREFIX + name, text, labels=["model_name", *labels])
+            for values, field in fields.items():
+                metric.add_metric([self._model, *values], getattr(stats, field))
+            yield metric
         usage = GaugeMetricFamily(
             PREFIX + "kv_cache_usage_perc",
             "share of the KV blocks that requests use, 0 to 1; cached blocks are not in use",
