@@ -20,6 +20,12 @@ from octavo.request import SamplingParams
 from octavo.sched.outputs import SeqOutput
 from octavo.text.tokenizer import Tokenizer
 
+SAVE_AGAIN = 0.05
+"""Seconds until an idle engine looks whether the disk takes more blocks."""
+
+SAVE_AT_END = 20.0
+"""Seconds that the end of the engine may take for writing blocks to the disk."""
+
 log = logging.getLogger(__name__)
 
 
@@ -107,7 +113,7 @@ class AsyncEngine:
         self._state = "stopped"
         self._post(lambda: None)
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, 10.0)
+            await asyncio.to_thread(self._thread.join, SAVE_AT_END + 10.0)
 
     @property
     def is_running(self) -> bool:
@@ -170,6 +176,7 @@ class AsyncEngine:
                 outputs = self.core.step()
                 if outputs:
                     self._to_loop(self._deliver, outputs)
+            self.core.close(SAVE_AT_END)
         except (
             BaseException
         ) as error:  # a bug in the control plane: no request can be trusted to it
@@ -178,13 +185,13 @@ class AsyncEngine:
             self._to_loop(self._fail_all, f"the engine has died: {type(error).__name__}: {error}")
 
     def _obey(self) -> None:
-        """Carry out what was posted; sleep while there is nothing to do."""
+        """Carry out what was posted; while there is nothing to do, save blocks, then sleep."""
         with self._wake:
             if not self._inbox and not self.core.has_work:
                 if self._check_when_idle:
                     self.core.check()
-                while not self._inbox and self._state != "stopped":
-                    self._wake.wait()
+                while not self._inbox and self._state != "stopped" and not self.core.save():
+                    self._wake.wait(SAVE_AGAIN if self.core.has_unsaved else None)
         while self._inbox:
             self._inbox.popleft()()
 

@@ -134,6 +134,11 @@ class EngineCore:
         result.moves = outcome
         return result
 
+    @property
+    def has_unsaved(self) -> bool:
+        """True while there are blocks that `save` has still to order."""
+        return self.scheduler.kv.memory.num_unsaved > 0
+
     def save(self, num_blocks: int = 8) -> bool:
         """While there is nothing else to do: order some blocks to be written to the disk.
 
@@ -145,10 +150,10 @@ class EngineCore:
     def close(self, timeout: float = 30.0) -> None:
         """The last thing: write what is not on the disk yet, for `timeout` seconds at most."""
         deadline = self.clock() + timeout
-        while self.scheduler.kv.memory.num_unsaved and self.clock() < deadline:
-            if self.save() or self.scheduler.kv.memory.num_in_flight:
+        while self.has_unsaved and self.clock() < deadline:
+            if self.save():
                 self.step()
-            else:
+            else:  # the disk is busy
                 self.runner.move((), DISK_PATIENCE)
         self.runner.close(max(0.0, deadline - self.clock()))
 
