@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure.
+settings.register_profile("octavo", deadline=None)
+settings.load_profile("octavo")
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from octavo.kv.moves import Copy, MoveOutcome
 from octavo.runner.model_runner import HEAD_ROWS, ModelRunner
+from octavo.runner.tier_storage import TierStorage
 from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
 from tests.runner.fakes import VOCAB, EchoModel, ops, storage
 from tests.runner.naive import request
@@ -9,7 +10,7 @@ from tests.runner.naive import request
 
 def runner():
     model, kv = EchoModel(), storage(64)
-    return ModelRunner(model, ops, kv), model, kv
+    return ModelRunner(model, ops, TierStorage(kv)), model, kv
 
 
 def greedy(seq_id, **kw):

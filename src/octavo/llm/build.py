@@ -17,6 +17,7 @@ from octavo.engine.limits import EngineLimits
 from octavo.errors import ConfigError, RequestError
 from octavo.kv.contiguous import ContiguousKV
 from octavo.kv.manager import KVManager
+from octavo.llm.tiers import Tiers, host_blocks, make_tiers
 from octavo.models.catalog import find_alias
 from octavo.models.checkpoint import Checkpoint, open_checkpoint
 from octavo.models.fetch import resolve_model
@@ -27,7 +28,7 @@ from octavo.ops.select import make_ops
 from octavo.request import SamplingParams
 from octavo.runner.host_memory import available_bytes
 from octavo.runner.kv_size import Demand, KVSize, human, size_kv
-from octavo.runner.kv_storage import KVShape, KVStorage
+from octavo.runner.kv_storage import KVShape
 from octavo.runner.model_runner import ModelRunner
 from octavo.sched.scheduler import Scheduler
 from octavo.text.tokenizer import Tokenizer
@@ -96,18 +97,19 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
         progress=progress,
         packed=packed,
     )
-    storage = KVStorage(ops, kv_size.shape, kv_size.num_blocks + 1)
-    kv = _manager(config.cache, kv_size)
+    names = _names(config, path)
+    tiers = make_tiers(config, checkpoint, kv_size, ops, names[0])
+    kv = _manager(config.cache, kv_size, tiers)
     window = checkpoint.spec.sliding_window
     scheduler = Scheduler(config.scheduler, kv, kv_size.max_model_len, window)
     return Built(
         config=config,
-        core=EngineCore(scheduler, ModelRunner(model, ops, storage), time.monotonic),
+        core=EngineCore(scheduler, ModelRunner(model, ops, tiers.storage), time.monotonic),
         limits=_limits(config, checkpoint, kv_size),
         tokenizer=tokenizer,
         chat_template=chat_template,
         default_sampling=default_sampling(config, checkpoint),
-        model_names=_names(config, path),
+        model_names=names,
         checkpoint=checkpoint,
         ops=ops,
         kv_size=kv_size,
@@ -147,17 +149,21 @@ def default_sampling(config: EngineConfig, checkpoint: Checkpoint) -> SamplingPa
     return params
 
 
-def _manager(cache: CacheConfig, kv_size: KVSize) -> KVManager:
+def _manager(cache: CacheConfig, kv_size: KVSize, tiers: Tiers) -> KVManager:
     if cache.is_contiguous:
         return ContiguousKV(
             kv_size.num_blocks, cache.block_size, cache.kv_allocator, kv_size.max_model_len
         )
-    return KVManager(
+    kv = KVManager(
         kv_size.num_blocks,
         cache.block_size,
         cache.enable_prefix_caching,
         match_tokens=cache.prefix_match == "token",
+        num_host_blocks=tiers.num_host_blocks,
+        num_disk_blocks=tiers.num_disk_blocks,
     )
+    kv.memory.restore(tiers.on_disk)
+    return kv
 
 
 def _limits(config: EngineConfig, checkpoint: Checkpoint, kv_size: KVSize) -> EngineLimits:
@@ -184,11 +190,12 @@ def _size_kv(config: EngineConfig, checkpoint: Checkpoint, ops: Ops) -> KVSize:
         block_size=cache.block_size,
         dtype="float16" if cache.kv_cache_dtype == "auto" else cache.kv_cache_dtype,
     )
+    host_bytes = host_blocks(cache, shape) * shape.block_bytes
     demand = Demand(
         longest=spec.max_position,
         max_model_len=asked,
         max_num_seqs=config.scheduler.max_num_seqs,
-        free_bytes=available_bytes() - _weight_bytes(config, checkpoint, ops),
+        free_bytes=available_bytes() - _weight_bytes(config, checkpoint, ops) - host_bytes,
     )
     return size_kv(shape, cache, demand)
 

@@ -139,7 +139,9 @@ class LLM:
         return self.built.core.stats()
 
     def close(self) -> None:
-        """Let go of the model and its KV memory."""
+        """Let go of the model and its KV memory; what is not on the disk tier yet is written."""
+        if self._open is not None:
+            self._open[0].core.close()
         self._open = None
 
     def __enter__(self) -> Self:

@@ -10,9 +10,9 @@ from octavo.kv.moves import Move, MoveOutcome
 from octavo.ops.base import F32, Batch, Ops
 from octavo.request import TokenLogprob
 from octavo.runner.inputs import InputBuilder, PromptRows
-from octavo.runner.kv_storage import KVStorage
 from octavo.runner.logprobs import prompt_logprobs
 from octavo.runner.sampler import sample
+from octavo.runner.tier_storage import TierStorage
 from octavo.sched.plan import StepPlan, StepResult
 
 HEAD_ROWS = 64
@@ -33,26 +33,26 @@ class LanguageModel(Protocol):
 
 
 class ModelRunner:
-    """Runs plans on one model and its KV storage."""
+    """Runs plans on one model and the storage of its KV blocks."""
 
-    def __init__(self, model: LanguageModel, ops: Ops, storage: KVStorage) -> None:
+    def __init__(self, model: LanguageModel, ops: Ops, storage: TierStorage) -> None:
         self._model = model
         self._ops = ops
         self._storage = storage
-        self._inputs = InputBuilder(ops, storage)
+        self._inputs = InputBuilder(ops, storage.device)
 
     def move(self, moves: Sequence[Move], timeout: float) -> MoveOutcome:
         """Carry out moves; what has come of earlier ones (engine.core.Runner)."""
-        self._storage.execute(moves)
-        return MoveOutcome()
+        return self._storage.execute(moves, timeout)
 
     @property
     def can_save(self) -> bool:
         """True if the disk would take more blocks at once."""
-        return False
+        return self._storage.can_save
 
     def close(self, timeout: float) -> None:
-        """Let the disk go."""
+        """Finish what is being written, for `timeout` seconds at most, and let the disk go."""
+        self._storage.close(timeout)
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Compute the tokens, sample. Failures of one sequence go to `failed`."""
