@@ -7,7 +7,7 @@ block, a missed copy or a stale tail changes the tokens at once.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -18,13 +18,17 @@ from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
 
 Contents = list[int | None]
 
+TAG = 1000
+"""Above all token ids: what is added to a token in a block says whose it is."""
+
 
 @dataclass
 class ToyMemory:
     """Blocks of token ids on all tiers; None where nothing was ever written.
 
     Disk reads arrive with the `delay`-th later list of moves. `disk` may be handed to the next
-    memory: a restart. Slots in `broken_slots` take no writes.
+    memory: a restart. Slots in `broken_slots` take no writes. What is written may be token + tag;
+    tags are multiples of TAG.
     """
 
     num_blocks: int
@@ -60,7 +64,8 @@ class ToyMemory:
         is_host = move.src.tier is Tier.HOST
         contents = list(self.host[move.src.slot] if is_host else self.blocks[move.src.slot])
         held = list(array("i", move.key.tokens))
-        assert contents[: len(held)] == held, f"{move} saves a block that holds {contents}"
+        begins = [None if entry is None else entry % TAG for entry in contents[: len(held)]]
+        assert begins == held, f"{move} saves a block that holds {contents}"
         if move.dst.tier is Tier.HOST:
             self.host[move.dst.slot] = contents
         elif move.dst.slot in self.broken_slots:
@@ -87,20 +92,32 @@ class ToyMemory:
         return tokens[:num_tokens]
 
 
-def next_token(token_ids: list[int], index: int = 0, vocab: int = 50) -> int:
-    """The token that follows `token_ids` in choice `index`."""
-    data = ",".join(map(str, [index, *token_ids])).encode()
+def next_token(
+    token_ids: list[int], index: int = 0, vocab: int = 50, window: int | None = None
+) -> int:
+    """The token that follows `token_ids` in choice `index`, of which it sees the last `window`."""
+    seen = token_ids if window is None else token_ids[-window:]
+    data = ",".join(map(str, [index, *seen])).encode()
     return int.from_bytes(blake2b(data, digest_size=4).digest(), "little") % vocab
 
 
 class ToyRunner:
-    """Executes plans on toy memory. Ids starting with an entry of `broken` fail."""
+    """Executes plans on toy memory. Ids starting with an entry of `broken` fail.
 
-    def __init__(self, num_blocks: int, block_size: int = 16, vocab: int = 50) -> None:
+    `tags`: request id -> its tag; it must meet no other in what it reads. With `truth` (seq_id ->
+    its tokens) all that a run reads is compared, not only what the last token makes of it.
+    """
+
+    def __init__(
+        self, num_blocks: int, block_size: int = 16, vocab: int = 50, window: int | None = None
+    ) -> None:
         self.memory = ToyMemory(num_blocks, block_size)
         self.vocab = vocab
+        self.window = window
         self.plans: list[StepPlan] = []
         self.broken: set[str] = set()
+        self.tags: dict[str, int] = {}
+        self.truth: Callable[[str], list[int]] | None = None
 
     can_save = True
 
@@ -114,33 +131,53 @@ class ToyRunner:
         self.plans.append(plan)
         result = StepResult()
         for run in plan.seqs:
-            self.memory.write(run.block_ids, run.start, run.token_ids)
+            tag = self.tags.get(_request_of(run), 0)
+            tokens = tuple([token + tag for token in run.token_ids])
+            self.memory.write(run.block_ids, run.start, tokens)
         for run in plan.seqs:
             self._compute(run, result)
         return result
 
+    def _read(self, run: ScheduledSeq) -> list[int]:
+        """The tokens up to the run's end; those before its window are 0."""
+        end, tag = run.start + len(run.token_ids), self.tags.get(_request_of(run), 0)
+        first = 0 if self.window is None else max(0, run.start + 1 - self.window)
+        tokens = [0] * first
+        for entry in self.memory.read(run.block_ids, end)[first:]:
+            assert entry is not None, f"{run.seq_id} reads a slot that was never written"
+            assert entry - entry % TAG == tag, f"{run.seq_id} reads what another tenant wrote"
+            tokens.append(entry % TAG)
+        if self.truth is not None:
+            wanted = self.truth(run.seq_id)[:end]  # guesses may stand after it
+            assert tokens[first : len(wanted)] == wanted[first:], f"{run.seq_id} reads other tokens"
+        return tokens
+
     def _compute(self, run: ScheduledSeq, result: StepResult) -> None:
         end = run.start + len(run.token_ids)
-        read = self.memory.read(run.block_ids, end)
-        assert None not in read, f"{run.seq_id} reads a slot that was never written"
-        known = [token for token in read if token is not None]
-        if run.seq_id.split("#")[0] in self.broken:
+        known = self._read(run)
+        if _request_of(run) in self.broken:
             result.failed[run.seq_id] = "broken on purpose"
         if run.prompt_logprobs is not None:
             result.prompt_logprobs[run.seq_id] = tuple(
-                TokenLogprob(token, -float(next_token(known[: run.start + 1 + i])))
+                TokenLogprob(
+                    token, -float(next_token(known[: run.start + 1 + i], 0, 50, self.window))
+                )
                 for i, token in enumerate(run.next_token_ids)
             )
         for sample in run.samples:
-            token = next_token(known[: end + sample.row + 1], sample.index, self.vocab)
+            token = next_token(known[: end + sample.row + 1], sample.index, self.vocab, self.window)
             result.sampled.setdefault(sample.seq_id, []).append(TokenLogprob(token, -1.0))
 
 
+def _request_of(run: ScheduledSeq) -> str:
+    return run.seq_id.split("#")[0]
+
+
 def generate_alone(
-    prompt: list[int], num_tokens: int, index: int = 0, vocab: int = 50
+    prompt: list[int], num_tokens: int, index: int = 0, vocab: int = 50, window: int | None = None
 ) -> list[int]:
     """What a lone, cold run must give."""
     tokens = list(prompt)
     for _ in range(num_tokens):
-        tokens.append(next_token(tokens, index, vocab))
+        tokens.append(next_token(tokens, index, vocab, window))
     return tokens[len(prompt) :]

@@ -26,6 +26,7 @@ def make_core(
     num_host_blocks: int = 0,
     num_disk_blocks: int = 0,
     allocator: str = "paged",
+    window: int | None = None,
     **config: Any,
 ) -> EngineCore:
     ticks = count()
@@ -36,9 +37,9 @@ def make_core(
         )
     else:
         kv = ContiguousKV(num_blocks, block_size, allocator, limit)
-    scheduler = Scheduler(SchedulerConfig(**config), kv, limit)
+    scheduler = Scheduler(SchedulerConfig(**config), kv, limit, window)
     return EngineCore(
-        scheduler, ToyRunner(num_blocks, block_size, vocab), lambda: float(next(ticks))
+        scheduler, ToyRunner(num_blocks, block_size, vocab, window), lambda: float(next(ticks))
     )
 
 

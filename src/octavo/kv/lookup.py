@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from octavo.kv.memory import TieredMemory
 from octavo.kv.moves import Place, Tier
 from octavo.kv.prefix import Key, extend_chain
+from octavo.kv.promises import Promises
 from octavo.kv.table import Table
 
 
 class PrefixLookup:
     """Extends tables by blocks that are there already. `limit`: most tokens to take over."""
 
-    def __init__(self, memory: TieredMemory, block_size: int, match_tokens: bool) -> None:
+    def __init__(
+        self, memory: TieredMemory, promises: Promises, block_size: int, match_tokens: bool
+    ) -> None:
         self._memory = memory
+        self._promises = promises
         self._pool = memory.pool
         self._block_size = block_size
         self._match_tokens = match_tokens
@@ -23,12 +27,11 @@ class PrefixLookup:
         """Take the device blocks that hold the next tokens; `table` is aligned."""
         num_full = limit // self._block_size
         extend_chain(table.chain, table.root, token_ids, num_full, self._block_size)
-        for key in table.chain[len(table.block_ids) : num_full]:
-            block_id = self._memory.acquire(key)
+        for i in range(len(table.block_ids), num_full):
+            block_id = self._memory.acquire(table.chain[i])
             if block_id is None:
                 break
-            table.add(block_id)
-        self._settle(table)
+            self._append(table, i, block_id)
         self._borrow(table, token_ids, limit)
 
     def find_below(self, table: Table, token_ids: Sequence[int], limit: int) -> list[Place]:
@@ -48,19 +51,58 @@ class PrefixLookup:
 
     def recall(self, table: Table, token_ids: Sequence[int], limit: int, num_blocks: int) -> None:
         """Bring up to `num_blocks` of `find_below` into the table, as far as blocks can be had."""
-        first, num_full = len(table.block_ids), limit // self._block_size
-        for key in table.chain[first : min(first + num_blocks, num_full)]:
-            block_id = self._memory.bring(key)
+        first = len(table.block_ids)
+        wanted = table.chain[first : min(first + num_blocks, limit // self._block_size)]
+        here = self._hold(wanted)
+        for i, key in enumerate(wanted, first):
+            block_id = here.pop(key.hash) if key.hash in here else self._memory.bring(key)
             if block_id is None:
                 break
-            table.add(block_id)
-        self._settle(table)
+            self._promises.keep(key.hash)
+            self._append(table, i, block_id)
+        for block_id in here.values():
+            self._pool.release(block_id)
         if len(table.block_ids) - first < num_blocks:
             self._bring_partial(table, token_ids, limit)
 
-    def _settle(self, table: Table) -> None:
-        table.num_indexed = len(table.block_ids)
-        table.num_committed = len(table.block_ids) * self._block_size
+    def index(self, table: Table, num_full: int) -> None:
+        """Make the first `num_full` blocks findable; those before `num_indexed` are already.
+
+        Where an equal block is known, the table takes that one and lets its own go.
+        """
+        extend_chain(table.chain, table.root, table.token_ids, num_full, self._block_size)
+        for i in range(max(table.num_indexed, table.num_dropped), num_full):
+            own, key = table.block_ids[i], table.chain[i]
+            known = self._pool.index(own, key)
+            self._promises.keep(key.hash)
+            if self._memory.is_in_flight(known):
+                return  # not there yet, perhaps never: its own will be offered again
+            if known != own:
+                self._pool.release(own)
+                self._pool.acquire(known)
+                table.replace(i, known)
+            table.num_indexed = i + 1
+
+    def _hold(self, wanted: Sequence[Key]) -> dict[bytes, int]:
+        """References to those that are on the device: to make room for one must not evict others.
+
+        What lies below is warmed for the same reason.
+        """
+        here = dict[bytes, int]()
+        for key in wanted:
+            block_id = self._memory.acquire(key)
+            if block_id is None:
+                self._memory.touch(key)
+            else:
+                here[key.hash] = block_id
+        return here
+
+    def _append(self, table: Table, position: int, block_id: int) -> None:
+        """Block number `position`, full and findable."""
+        if table.num_indexed == position:  # one before it may be a table's own
+            table.num_indexed += 1
+        table.add(block_id)
+        table.num_committed += self._block_size
 
     def _borrow(self, table: Table, token_ids: Sequence[int], limit: int) -> None:
         """Hold the device block that begins with the most of the next tokens.

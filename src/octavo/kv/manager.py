@@ -29,10 +29,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from octavo.kv import books
+from octavo.kv.cow import CopyOnWrite
 from octavo.kv.lookup import PrefixLookup
 from octavo.kv.memory import TieredMemory
 from octavo.kv.moves import Move, MoveOutcome, Place
-from octavo.kv.prefix import extend_chain, root_hash
+from octavo.kv.prefix import root_hash
 from octavo.kv.promises import Promises
 from octavo.kv.table import NO_BLOCK, Table
 
@@ -62,9 +63,10 @@ class KVManager:
         self.block_size = block_size
         self.enable_prefix_caching = enable_prefix_caching
         self.match_tokens = match_tokens
-        self._lookup = PrefixLookup(self.memory, block_size, match_tokens)
         self.tables: dict[str, Table] = {}
         self.promises = Promises()
+        self._lookup = PrefixLookup(self.memory, self.promises, block_size, match_tokens)
+        self._cow = CopyOnWrite(self.memory, block_size)
 
     # -- what a sequence holds ---------------------------------------------------------------------
 
@@ -111,7 +113,7 @@ class KVManager:
         table = self.tables.get(seq_id)
         if table is None:
             table = self.tables[seq_id] = Table(root_hash(extra_keys))
-        if self._is_borrowed(table):  # not used since the last call: there may be better by now
+        if self._cow.is_borrowed(table):  # not used since the last call: there may be better by now
             self._let_go(table)
         table.token_ids = token_ids
         # An unfinished tail of its own is computed further: no block could take its place.
@@ -139,14 +141,11 @@ class KVManager:
     ) -> int:
         """Bring up to `num_blocks` blocks of `find_below` into the table.
 
-        Returns how many tokens are computed in all, once the moves are done: until then the
-        sequence `awaits`. Stops early where no device block can be had.
+        Returns how many tokens are computed in all, once the moves are done: until then it
+        `is_in_flight`. Stops early where no device block can be had.
         """
         table, limit = self.tables[seq_id], _limit(token_ids, max_tokens)
-        first = len(table.block_ids)
         self._lookup.recall(table, token_ids, limit, num_blocks)
-        for key in table.chain[first : table.num_indexed]:
-            self.promises.keep(key.hash)
         return table.num_committed
 
     # -- the verbs ---------------------------------------------------------------------------------
@@ -156,11 +155,13 @@ class KVManager:
         table = self.tables[seq_id]
         if num_tokens > len(table.block_ids) * self.block_size:
             return False
-        return not (self._is_borrowed(table) or self._must_copy(table))
+        return self._cow.is_own(table)
 
     def lacking(self, seq_id: str, num_tokens: int) -> int:
         """Blocks that must come free before `extend` can succeed; 0 if it will."""
-        return max(0, self._num_needed(self.tables[seq_id], num_tokens) - self.pool.num_free)
+        table = self.tables[seq_id]
+        num_new = self._num_new(table, num_tokens)
+        return max(0, num_new + self._cow.must_copy(table, num_new) - self.pool.num_free)
 
     def extend(self, seq_id: str, num_tokens: int) -> list[int] | None:
         """Make room for the first `num_tokens` tokens; what will be written becomes its own.
@@ -169,16 +170,15 @@ class KVManager:
         changed, if the pool has not enough.
         """
         table = self.tables[seq_id]
-        position = table.num_committed // self.block_size
-        must_copy = self._must_copy(table)
-        taken = self.pool.take(self._num_needed(table, num_tokens))
+        num_new = self._num_new(table, num_tokens)
+        must_copy = self._cow.must_copy(table, num_new)
+        taken = self.pool.take(num_new + must_copy)
         if taken is None:
             return None
         if must_copy:
-            self.memory.copy(table.block_ids[position], taken[-1])
-            table.replace(position, taken.pop())
-        elif self._is_borrowed(table):
-            self.memory.take_over(table.block_ids[position])
+            self._cow.copy(table, taken.pop())
+        else:
+            self._cow.take_over(table)
         table.add(*taken)
         return taken
 
@@ -198,7 +198,7 @@ class KVManager:
             self._let_go(table, keep_tail=False)
         num_full = num_computed // self.block_size
         if self.enable_prefix_caching and num_full > table.num_indexed:
-            self._index(table, num_full)
+            self._lookup.index(table, num_full)
 
     def fork(self, seq_id: str, child_id: str) -> None:
         """A second sequence over the same blocks.
@@ -240,7 +240,8 @@ class KVManager:
         """
         table, num_freed = self.tables[seq_id], 0
         table.has_given_up = True
-        while table.block_ids and num_freed < num_blocks:
+        # Without its tail a table with holes is of no use: what comes next would read the holes.
+        while table.block_ids and (num_freed < num_blocks or table.num_dropped):
             num_freed += self._let_go(table)
         return num_freed
 
@@ -273,12 +274,16 @@ class KVManager:
         self.stats.num_misses += len(missing)
         self.promises.make(seq_id, missing)
 
-    def awaits(self, seq_id: str, num_tokens: int) -> bool:
-        """True while blocks of the sequence are on their way from the disk, or the next block that
-        a sequence of `num_tokens` lacks is promised by another."""
+    def is_in_flight(self, seq_id: str) -> bool:
+        """True while blocks of the sequence are on their way from the disk: it must not run."""
+        if not self.memory.num_in_flight:
+            return False
         table = self.tables[seq_id]
-        if self.memory.num_in_flight and any(map(self.memory.is_in_flight, table.block_ids)):
-            return True
+        return any(map(self.memory.is_in_flight, table.block_ids[table.num_dropped :]))
+
+    def awaits(self, seq_id: str, num_tokens: int) -> bool:
+        """True while another has promised the next block that a sequence of `num_tokens` lacks."""
+        table = self.tables[seq_id]
         i = table.num_committed // self.block_size
         if i >= min(len(table.chain), (num_tokens - 1) // self.block_size):
             return False
@@ -320,44 +325,9 @@ class KVManager:
 
     # -- private -----------------------------------------------------------------------------------
 
-    def _is_borrowed(self, table: Table) -> bool:
-        """True if the block that will be written next is an indexed one, of which a part agrees."""
-        position = table.num_committed // self.block_size
-        return (
-            position < len(table.block_ids)
-            and self.pool.key_of(table.block_ids[position]) is not None
-        )
-
-    def _index(self, table: Table, num_full: int) -> None:
-        """Make the first `num_full` blocks findable; those before `num_indexed` are already."""
-        extend_chain(table.chain, table.root, table.token_ids, num_full, self.block_size)
-        for i in range(max(table.num_indexed, table.num_dropped), num_full):
-            own, key = table.block_ids[i], table.chain[i]
-            known = self.pool.index(own, key)
-            self.promises.keep(key.hash)
-            if self.memory.is_in_flight(known):
-                return  # not there yet, perhaps never: its own will be offered again
-            if known != own:
-                self.pool.acquire(known)
-                self.pool.release(own)
-                table.replace(i, known)
-            table.num_indexed = i + 1
-
-    def _num_needed(self, table: Table, num_tokens: int) -> int:
-        num_new = max(0, self.blocks_for(num_tokens) - len(table.block_ids))
-        return num_new + self._must_copy(table)
-
-    def _must_copy(self, table: Table) -> bool:
-        """True if the block that will be written next is of use to others as it is."""
-        position = table.num_committed // self.block_size
-        if position >= len(table.block_ids):
-            return False
-        # A pin is no owner: moves are executed before the step's writes, its copy is safe by then.
-        block_id = table.block_ids[position]
-        if self.pool.ref_count(block_id) - self.memory.num_pins(block_id) > 1:
-            return True
-        key = self.pool.key_of(block_id)
-        return key is not None and key.num_tokens > table.num_committed % self.block_size
+    def _num_new(self, table: Table, num_tokens: int) -> int:
+        """Blocks to be added to hold `num_tokens` tokens."""
+        return max(0, self.blocks_for(num_tokens) - len(table.block_ids))
 
     def _let_go(self, table: Table, keep_tail: bool = True) -> bool:
         """Drop the last block; True if it came free. `keep_tail`: index it if it is unfinished."""

@@ -99,8 +99,7 @@ class TieredMemory:
         """
         if not private and self.pool.find(key.hash) is not None:
             return self.acquire(key)
-        for tier in (self.host, self.disk):
-            tier.touch(key.hash)  # taking a block may displace the coldest of every tier
+        self.touch(key)  # taking a block may displace the coldest of every tier
         taken = self.pool.take(1)
         if taken is None:
             return None
@@ -112,6 +111,11 @@ class TieredMemory:
         if not private:
             self.pool.index(block_id, key)
         return block_id
+
+    def touch(self, key: Key) -> None:
+        """The key is wanted: in slower tiers it will be the last to go."""
+        self.host.touch(key.hash)
+        self.disk.touch(key.hash)
 
     def _promote(self, place: Place, key: Key, block_id: int) -> None:
         move = Promote(place, block_id, key)
@@ -126,6 +130,7 @@ class TieredMemory:
 
     def demote(self, block_id: int, key: Key) -> None:
         """Keep the contents of a device block in the tier below, if they are not there."""
+        self.touch(key)  # it leaves the device just now: what is below has been cold for longer
         if self.host.num_slots:
             if self.host.find(key.hash) is None:
                 self._to_host(block_id, key)
@@ -211,7 +216,7 @@ class TieredMemory:
         is_late = move.src.tier is Tier.DISK
         if is_late and self._in_flight.get(move.dst) != move:
             return False
-        if self.pool.key_of(move.dst) == move.key:
+        if self.pool.key_of(move.dst) is not None:  # its own key, or that of a tail begun with it
             self.discard(move.dst)
         if is_late:
             self._land(move)
@@ -248,9 +253,6 @@ class TieredMemory:
         key = self.pool.unindex(block_id)
         self.demote(block_id, key)
         self._gone(key)
-
-    take_over = discard
-    """The block's only holder is going to write to it."""
 
     def _indexed(self, key: Key) -> None:
         if self._find_below(key.hash) is None:

@@ -234,6 +234,8 @@ class Scheduler:
             seq.num_cached = seq.num_computed
 
     def _awaits(self, seq: Sequence) -> bool:
+        if self.kv.is_in_flight(seq.seq_id):
+            return True
         wants_to_match = seq.max_matched_tokens is None
         return wants_to_match and self.kv.awaits(seq.seq_id, len(seq.tokens))
 
