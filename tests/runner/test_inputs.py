@@ -118,6 +118,8 @@ def test_decode_steps_one_after_the_other(data, block_size):
             ScheduledSeq(name, lengths[name], (step + i,), frozen[name], (request(seq_id=name),))
             for i, name in enumerate(tables)
         ]
+        if draw(st.integers(0, 9)) == 0:  # another kind of step comes between
+            builder.build([seq((1,), 0, 5, draw(st.sampled_from(["chunk", *tables])))])
         check_decode(builder.build(seqs), seqs, block_size)
         for name in lengths:
             lengths[name] += 1

@@ -33,25 +33,31 @@ class DecodeArrays:
     token_ids, positions, slots, logits_rows: int32 [S], as in `ops.base.Batch`.
     """
 
-    def __init__(self, seqs: Sequence[ScheduledSeq], tiles_of: TilesOf) -> None:
+    def __init__(
+        self, seqs: Sequence[ScheduledSeq], tiles_of: TilesOf, before: DecodeArrays | None
+    ) -> None:
+        """`before`: the arrays of earlier steps, where some of `seqs` may have been."""
         num = len(seqs)
         self.token_ids, self.positions, self.slots, context_lens = np.empty((4, num), np.int32)
         self.logits_rows = np.arange(num, dtype=np.int32)
         self.attention = AttentionInputs(
             row_starts=np.arange(num + 1, dtype=np.int32),
             context_lens=context_lens,
-            tiles=self.logits_rows,  # none yet: `fill` finds that they do not fit
+            tiles=np.empty(0, np.int32),
             tile_starts=np.zeros(num + 1, np.int32),
         )
+        self._are_joined = False  # attention.tiles are `_tiles`, one after the other
         self._context_lens = context_lens.data
         self._token_ids = self.token_ids.data
         self._positions = self.positions.data
         self._slots = self.slots.data
         self._seq_ids = [seq.seq_id for seq in seqs]
-        self._tables: list[tuple[int, ...]] = [()] * num
-        self._tiles: list[I32] = [self.logits_rows[:0]] * num
-        self._last_slots = [0] * num  # the first slot of the last tile
         self._tiles_of = tiles_of
+        self._tables: list[tuple[int, ...]] = [()] * num
+        self._tiles: list[I32] = [self.attention.tiles] * num
+        self._last_slots = [0] * num  # the first slot of the last tile
+        if before is not None:
+            self._take_over(before)
 
     def are_for(self, seqs: Sequence[ScheduledSeq]) -> bool:
         """True if `seqs` are the sequences that these arrays are for."""
@@ -60,24 +66,23 @@ class DecodeArrays:
     def fill(self, seqs: Sequence[ScheduledSeq]) -> list[Draw]:
         """Take in a decode step; what is to be drawn from its rows."""
         draws: list[Draw] = []
-        num_changed = 0
         for i, seq in enumerate(seqs):
             start = seq.start
             if seq.block_ids is not self._tables[i] or start // TILE + 1 != len(self._tiles[i]):
                 self._change_tiles(i, seq)
-                num_changed += 1
             self._token_ids[i] = seq.token_ids[0]
             self._positions[i] = start
             self._context_lens[i] = start + 1
             self._slots[i] = self._last_slots[i] + start % TILE
             draws.append((i, start + 1, seq.samples[0]))
-        if num_changed:
+        if not self._are_joined:
             self.attention = AttentionInputs(
                 self.attention.row_starts,
                 self.attention.context_lens,
                 np.concatenate(self._tiles),
                 _tile_starts(self._tiles),
             )
+            self._are_joined = True
         return draws
 
     def _change_tiles(self, i: int, seq: ScheduledSeq) -> None:
@@ -85,6 +90,17 @@ class DecodeArrays:
         self._tables[i] = seq.block_ids
         self._tiles[i] = self._tiles_of(seq)
         self._last_slots[i] = int(self._tiles[i][-1]) * TILE
+        self._are_joined = False
+
+    def _take_over(self, before: DecodeArrays) -> None:
+        """The tiles of those sequences that were there before."""
+        places = {seq_id: place for place, seq_id in enumerate(before._seq_ids)}
+        for i, seq_id in enumerate(self._seq_ids):
+            place = places.get(seq_id)
+            if place is not None:
+                self._tables[i] = before._tables[place]
+                self._tiles[i] = before._tiles[place]
+                self._last_slots[i] = before._last_slots[place]
 
 
 def _tile_starts(tiles: list[I32]) -> I32:

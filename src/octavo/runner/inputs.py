@@ -54,7 +54,7 @@ class InputBuilder:
     ops: Ops
     storage: KVStorage
     _tables: dict[str, _Table] = field(default_factory=dict)
-    _decode: DecodeArrays | None = None  # of the step before
+    _decode: DecodeArrays | None = None  # of the last step of that kind
 
     def build(self, seqs: Sequence[ScheduledSeq]) -> StepInputs:
         """Arrays for `seqs` (at least one), rows in their order.
@@ -63,7 +63,6 @@ class InputBuilder:
         """
         if is_decode(seqs):
             return self._build_decode(seqs)
-        self._decode = None
         num_seqs = len(seqs)
         starts = np.array([s.start for s in seqs], np.int32)
         lens = np.array([len(s.token_ids) for s in seqs], np.int32)
@@ -97,7 +96,7 @@ class InputBuilder:
         arrays, self._decode = self._decode, None  # an error leaves nothing half changed behind
         if arrays is None or not arrays.are_for(seqs):
             self._forget_others(seqs)
-            arrays = DecodeArrays(seqs, self._tiles_of)
+            arrays = DecodeArrays(seqs, self._tiles_of, arrays)
         draws = arrays.fill(seqs)
         self._decode = arrays
         batch = Batch(
