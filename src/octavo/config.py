@@ -1,9 +1,9 @@
 """Every setting, once: the command line, the Python API and the docs come from these classes.
 
 A field's flag is its name with dashes. Its metadata hold its help text and what it may be:
-`choices`, `least` and `most` (both allowed), `above`, `multiple_of`. `serve_only` and `many_only`
-(of use only where there are many requests) keep a flag off some commands. Messages name flags;
-`octavo.LLM` turns them into its keywords.
+`choices`, `least` and `most` (both allowed), `above`, `multiple_of`. `serve_only`, `many_only` (of
+use only where there are many requests) and `paged_only` (of no use to every --kv-allocator) keep a
+flag off some commands. Messages name flags; `octavo.LLM` turns them into its keywords.
 """
 
 from __future__ import annotations
@@ -139,15 +139,19 @@ class CacheConfig(Settings):
         "(max), the next power of two of its true length (prompt and max_tokens), or that length "
         "(oracle)",
         choices=("paged", "contiguous-max", "contiguous-pow2", "contiguous-oracle"),
+        paged_only=True,
     )
     enable_prefix_caching: bool = opt(
-        True, "share the blocks of equal prefixes, also with requests that have ended"
+        True,
+        "share the blocks of equal prefixes, also with requests that have ended",
+        paged_only=True,
     )
     prefix_match: str = opt(
         "token",
         "where a shared prefix may end: block, with a full block; token, anywhere, the block in "
         "which it ends is copied",
         choices=("block", "token"),
+        paged_only=True,
     )
     host_kv_bytes: int | None = opt(
         None,
@@ -155,16 +159,18 @@ class CacheConfig(Settings):
         "for are kept there",
         parse=parse_bytes,
         least=1,
+        paged_only=True,
     )
     disk_kv_path: str | None = opt(
         None, "folder for a tier on disk; what is there is found again after a restart",
-        metavar="DIR",
+        metavar="DIR", paged_only=True,
     )  # fmt: skip
     disk_kv_bytes: int | None = opt(
         None,
         "size of the tier on disk, such as 50G (default: 10G)",
         parse=parse_bytes,
         least=1,
+        paged_only=True,
     )
 
     def __post_init__(self) -> None:
@@ -226,12 +232,14 @@ class SchedulerConfig(Settings):
         "priority, those with the lowest `priority`",
         choices=("fcfs", "priority"),
         many_only=True,
+        paged_only=True,
     )
     preemption_mode: str = opt(
         "blocks",
         "what a sequence gives up when others need memory: blocks, as many as are needed; "
         "sequence, all, moved to the next tier; recompute, all, computed again later",
         choices=("blocks", "sequence", "recompute"),
+        paged_only=True,
     )
     speculative: str | None = opt(
         None,

@@ -148,6 +148,39 @@ class LatencyOptions(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions(Settings):
+    """Contiguous against paged: one model, one budget of KV memory, every allocator in turn."""
+
+    workload: tuple[str, ...] = opt(
+        ("mixed", "shared-prefix"),
+        "mixed (lengths that differ a lot), shared-prefix (one long common beginning), or a file: "
+        'JSON {"requests": [{"prompt": [token ids], "max_tokens": 16}, ...]}; may be given more '
+        "than once",
+        metavar="NAME|FILE",
+    )
+    allocators: str = opt(
+        "all",
+        "some of contiguous-max, contiguous-pow2, contiguous-oracle, paged-no-sharing, paged",
+    )
+    full_length_requests: int = opt(
+        6,
+        "size of the KV memory: so many requests of --max-model-len (by default the next power of "
+        "two above the longest request), unless --num-kv-blocks or --kv-cache-memory-bytes says it",
+        least=1,
+    )
+    num_prompts: int = opt(48, "requests of mixed and of shared-prefix", least=2)
+    repeats: int = opt(
+        1, "runs of each allocator, in turns; the one with the median time is shown", least=1
+    )
+    overhead: bool = opt(
+        True,
+        "also the cases where paging cannot pay: one user, equal lengths, ample memory",
+    )
+    turns: int = opt(5, "turns of each of these cases, of which the median counts", least=1)
+    html: str | None = opt(None, "write a report with charts to this file", metavar="FILE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartupOptions(Settings):
     """Fresh processes, one after the other."""
 

@@ -64,13 +64,13 @@ def write_json(target: str | None, result: Mapping[str, Any]) -> None:
         raise ConfigError(f"--json: cannot write {target}: {error.strerror}", "json") from None
 
 
-def check_json(target: str | None) -> None:
+def check_json(target: str | None, flag: str = "json") -> None:
     """Refuse a file that cannot be written before the work is done, not after it."""
     if target in (None, "-"):
         return
     folder = Path(str(target)).absolute().parent
     if not folder.is_dir() or Path(str(target)).is_dir():
-        raise ConfigError(f"--json: expected a file in a folder that exists, got {target}", "json")
+        raise ConfigError(f"--{flag}: expected a file in a folder that exists, got {target}", flag)
 
 
 def _is_number(text: str) -> bool:

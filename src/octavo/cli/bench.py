@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from octavo.bench.options import (
+    CompareOptions,
     DatasetOptions,
     KernelOptions,
     LatencyOptions,
@@ -23,8 +24,11 @@ from octavo.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfi
 from octavo.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from octavo.bench.workload.sample import Tokenizer
     from octavo.llm import LLM
+    from octavo.llm.build import Built
 
 ENGINE = (ModelConfig, CacheConfig, SchedulerConfig, DeviceConfig)
 OFFLINE = ("serve_only",)
@@ -93,6 +97,25 @@ def step(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
 
 
 @app.command(cls=GroupedCommand)
+@with_options(CompareOptions, OutputOptions, *ENGINE, but=(*OFFLINE, "paged_only"))
+def compare(settings: dict[str, Any], model_name: ModelFlag = None) -> None:
+    """Contiguous KV memory against paged: what each brings, and what it costs."""
+    from octavo.bench.compare.run import bench_compare
+
+    options, output = _take(CompareOptions, settings), _take(OutputOptions, settings)
+    built: Built | None = None
+
+    def start(changes: Mapping[str, Any]) -> LLM:
+        nonlocal built
+        llm = _load({**settings, **changes}, model_name, built)
+        built = built or llm.built
+        return llm
+
+    settings["model"] = _model(settings, model_name)
+    bench_compare(start, settings, lambda: _tokenizer(settings["model"]), options, output)
+
+
+@app.command(cls=GroupedCommand)
 @with_options(KernelOptions, OutputOptions)
 def kernels(settings: dict[str, Any]) -> None:
     """Measure GB/s and GOP/s of each kernel beside the machine's own peaks."""
@@ -125,23 +148,28 @@ def _take(cls: type[T], settings: dict[str, Any]) -> T:
     return cls(**{name: settings.pop(name) for name in names})
 
 
-def _load(settings: dict[str, Any], model_name: str | None) -> LLM:
-    """The model of MODEL or --model."""
+def _load(settings: dict[str, Any], model_name: str | None, like: Built | None = None) -> LLM:
+    """The model of MODEL or --model; `like`: one whose weights are used."""
     from octavo.cli import logs
     from octavo.cli.progress import LoadBar
 
-    if model_name is not None:
-        if settings["model"] not in (ModelConfig().model, model_name):
-            raise ConfigError(
-                f"--model: MODEL is given twice, {settings['model']} and {model_name}", "model"
-            )
-        settings["model"] = model_name
+    settings["model"] = _model(settings, model_name)
     logs.configure("warning")
     from octavo.llm import LLM
     from octavo.llm.settings import engine_config
 
+    if like is not None:
+        return LLM.from_config(engine_config(settings), like=like)
     with LoadBar() as bar:
         return LLM.from_config(engine_config(settings), progress=bar)
+
+
+def _model(settings: Mapping[str, Any], model_name: str | None) -> str:
+    """MODEL, or what --model says."""
+    given: str = settings["model"]
+    if model_name is not None and given not in (ModelConfig().model, model_name):
+        raise ConfigError(f"--model: MODEL is given twice, {given} and {model_name}", "model")
+    return model_name or given
 
 
 def _tokenizer(model: str) -> Tokenizer:

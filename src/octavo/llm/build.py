@@ -20,6 +20,7 @@ from octavo.kv.manager import KVManager
 from octavo.llm.tiers import Tiers, host_blocks, make_tiers
 from octavo.models.catalog import find_alias
 from octavo.models.checkpoint import Checkpoint, open_checkpoint
+from octavo.models.decoder import Model
 from octavo.models.fetch import resolve_model
 from octavo.models.loader import check_max_model_len, load_model
 from octavo.models.packed_key import packed_copy_of
@@ -61,20 +62,25 @@ class Built:
     model_names: tuple[str, ...]
     checkpoint: Checkpoint
     ops: Ops
+    model: Model
     kv_size: KVSize
 
 
-def build(config: EngineConfig, progress: Progress | None = None) -> Built:
+def build(
+    config: EngineConfig, progress: Progress | None = None, like: Built | None = None
+) -> Built:
     """Find the model, settle the KV memory, load the weights. Raises ConfigError or ModelError.
 
-    `progress(done, total)` is called as weights are loaded.
+    `progress(done, total)` is called as weights are loaded. `like`: an engine of the same model and
+    device, with requests at least as long; its weights are used, and nothing is loaded.
     """
     path = resolve_model(config.model.model)
-    checkpoint = open_checkpoint(path)
-    tokenizer = load_tokenizer(checkpoint)
+    checkpoint = like.checkpoint if like else open_checkpoint(path)
+    tokenizer = like.tokenizer if like else load_tokenizer(checkpoint)
     chat_template = _chat_template(config, tokenizer)
-    ops = make_ops(config.device.device, config.device.num_threads)
-    kv_size = _size_kv(config, checkpoint, ops)
+    ops = like.ops if like else make_ops(config.device.device, config.device.num_threads)
+    weight_bytes = 0 if like else _weight_bytes(config, checkpoint, ops)
+    kv_size = _size_kv(config, checkpoint, available_bytes() - weight_bytes)
     log.info(
         "%s: %s, %d layers, weights %s; %s, %d threads",
         path.name,
@@ -85,18 +91,7 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
         config.device.num_threads,
     )
     log.info("%s", kv_size)
-    packed = None
-    if config.model.packed_cache:
-        packed = packed_copy_of(checkpoint, ops, config.model, config.device.num_threads)
-    model = load_model(
-        checkpoint,
-        ops,
-        dtype=config.model.dtype,
-        quantization=config.model.quantization,
-        max_model_len=kv_size.max_model_len,
-        progress=progress,
-        packed=packed,
-    )
+    model = like.model if like else _load(config, checkpoint, ops, kv_size, progress)
     names = _names(config, path)
     tiers = make_tiers(config, checkpoint, kv_size, ops, names[0])
     kv = _manager(config.cache, kv_size, tiers)
@@ -112,7 +107,29 @@ def build(config: EngineConfig, progress: Progress | None = None) -> Built:
         model_names=names,
         checkpoint=checkpoint,
         ops=ops,
+        model=model,
         kv_size=kv_size,
+    )
+
+
+def _load(
+    config: EngineConfig,
+    checkpoint: Checkpoint,
+    ops: Ops,
+    kv_size: KVSize,
+    progress: Progress | None,
+) -> Model:
+    packed = None
+    if config.model.packed_cache:
+        packed = packed_copy_of(checkpoint, ops, config.model, config.device.num_threads)
+    return load_model(
+        checkpoint,
+        ops,
+        dtype=config.model.dtype,
+        quantization=config.model.quantization,
+        max_model_len=kv_size.max_model_len,
+        progress=progress,
+        packed=packed,
     )
 
 
@@ -179,7 +196,7 @@ def _limits(config: EngineConfig, checkpoint: Checkpoint, kv_size: KVSize) -> En
     )
 
 
-def _size_kv(config: EngineConfig, checkpoint: Checkpoint, ops: Ops) -> KVSize:
+def _size_kv(config: EngineConfig, checkpoint: Checkpoint, free_bytes: int) -> KVSize:
     spec, cache, asked = checkpoint.spec, config.cache, config.model.max_model_len
     if asked is not None:
         check_max_model_len(spec, asked)
@@ -195,7 +212,7 @@ def _size_kv(config: EngineConfig, checkpoint: Checkpoint, ops: Ops) -> KVSize:
         longest=spec.max_position,
         max_model_len=asked,
         max_num_seqs=config.scheduler.max_num_seqs,
-        free_bytes=available_bytes() - _weight_bytes(config, checkpoint, ops) - host_bytes,
+        free_bytes=free_bytes - host_bytes,
     )
     return size_kv(shape, cache, demand)
 

@@ -44,10 +44,19 @@ class LLM:
             self._begin(build(engine_config(settings), progress))
 
     @classmethod
-    def from_config(cls, config: EngineConfig, *, progress: Progress | None = None) -> Self:
-        """As LLM(...), from settings that are put together already; errors name flags."""
+    def from_config(
+        cls,
+        config: EngineConfig,
+        *,
+        progress: Progress | None = None,
+        like: Built | None = None,
+    ) -> Self:
+        """As LLM(...), from settings that are put together already; errors name flags.
+
+        `like`: `built` of another one, whose weights are used (see build.py).
+        """
         self = cls.__new__(cls)
-        self._begin(build(config, progress))
+        self._begin(build(config, progress, like))
         return self
 
     def _begin(self, built: Built) -> None:

@@ -1,0 +1,1 @@
+"""Contiguous against paged: `octavo bench compare`."""
