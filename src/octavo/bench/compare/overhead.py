@@ -108,6 +108,8 @@ def measure_case(
         samples = list(case.draw(draw, length))
         for name in names if turn % 2 else reversed(names):
             speeds[name].append(_speed(engines[name], samples))
+    for llm in engines.values():
+        llm.close()
     ratio, least, greatest = ratio_of_medians(speeds["paged"], speeds[AGAINST])
     middle = {name: statistics.median(speeds[name]) for name in names}
     return Overhead(case.name, case.text, middle["paged"], middle[AGAINST], ratio, least, greatest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from octavo.bench import report
@@ -48,8 +49,8 @@ def bench_compare(
     size = _size(settings, options, chosen, spec.max_position)
     num_parts = options.repeats * len(names) * len(chosen) + len(CASES) * options.overhead
     with Bar("compare", num_parts, not output.disable_tqdm) as bar:
-        first = start(size)  # its weights are those of all others
-        built = first.built
+        with closing(start(size)) as first:
+            built = first.built  # its weights are those of all others
         runs = [
             run
             for workload in chosen
@@ -114,8 +115,8 @@ def _runs(
     runs: dict[str, list[Run]] = {name: [] for name in names}
     for _ in range(repeats):
         for name in names:
-            llm = start({**ALLOCATORS[name], **size})
-            runs[name].append(measure(llm, name, workload))
+            with closing(start({**ALLOCATORS[name], **size})) as llm:
+                runs[name].append(measure(llm, name, workload))
             bar.advance(f"{workload.name}, {name}")
     return [sorted(each, key=lambda run: run.elapsed)[repeats // 2] for each in runs.values()]
 

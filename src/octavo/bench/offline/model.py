@@ -25,6 +25,10 @@ class Model(Protocol):
         """Complete prompts of token ids, all together."""
         ...
 
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
 
 def params_for(samples: Sequence[Sample], n: int = 1) -> list[SamplingParams]:
     """Greedy (drawn, if there are several choices), on past the end of text: the full length of
