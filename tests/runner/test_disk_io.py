@@ -121,6 +121,29 @@ def test_a_read_finds_what_is_still_on_its_way(make, gate):
     assert found[promote(7, 1)] is None
 
 
+def test_a_write_that_ends_leaves_a_later_one_of_its_slot_findable(make, gate):
+    io = make()
+    gate.open.clear()
+    io.write(demote(7, 1), block(1))
+    while io._writes:  # until it is under way
+        threading.Event().wait(0.001)
+    io.write(demote(7, 2), block(2))
+    write, second = gate._store.write, threading.Event()
+
+    def write_once(records):
+        write(records)
+        gate._store.write = lambda records: (second.wait(10), write(records))
+
+    gate._store.write = write_once
+    gate.open.set()
+    while io.num_queued > 1 or io._writes:  # the first has ended, the second is under way
+        threading.Event().wait(0.001)
+    io.read(promote(7, 2))
+    arrived, _ = io.collect(0.05)
+    second.set()
+    assert [(move, (data == block(2)).all()) for move, data in arrived] == [(promote(7, 2), True)]
+
+
 def test_a_write_waits_for_earlier_reads_of_its_slot(make):
     io = make(queue_bytes=BLOCK_BYTES)  # one buffer for reads
     for n in (1, 2):
@@ -206,6 +229,21 @@ def test_many_writes_are_one_transaction(make, gate):
     gate.open.set()
     io.flush(10)
     assert gate.num_writes <= 2
+
+
+def test_one_refusal_is_enough_for_all_that_are_queued(make, gate):
+    io = make()
+    gate.error = StoreError("no")
+    gate.open.clear()
+    io.write(demote(0, 0), block(0))
+    while io._writes:  # until it is under way
+        threading.Event().wait(0.001)
+    for n in range(1, 20):
+        io.write(demote(n, n), block(n))
+    gate.open.set()
+    io.flush(10)
+    assert gate.num_writes == 1
+    assert len(collect_all(io)[1]) == 20
 
 
 @pytest.mark.parametrize("error", [StoreError("x: No space left on device"), ZeroDivisionError()])

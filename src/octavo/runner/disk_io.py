@@ -99,6 +99,11 @@ class DiskIO:
         return len(self._writes) + self._num_writing
 
     @property
+    def refuses(self) -> bool:
+        """True while the disk takes no writes, after one has failed."""
+        return self._closing or self._clock() < self._paused_until
+
+    @property
     def has_room(self) -> bool:
         """True if some more writes would be taken at once."""
         with self._changed:
@@ -107,7 +112,7 @@ class DiskIO:
     def write(self, move: Demote, data: Bytes) -> None:
         """Queue a copy of `data`, the block of `move`. It is lost if the queue is full."""
         with self._changed:
-            buffer = None if self._refuses() else self._write_buffers.take()
+            buffer = None if self.refuses else self._write_buffers.take()
             if buffer is None:
                 self._lost.append(move)
                 return
@@ -146,7 +151,7 @@ class DiskIO:
                 self._changed.notify_all()  # there is room for them now
             if timeout > 0 and self._num_uncollected:
                 self._changed.wait_for(self._reads_done, timeout)
-            elif timeout > 0 and self.num_queued:
+            elif timeout > 0 and (self.num_queued or self.refuses):
                 self._changed.wait_for(self._has_room, timeout)
             arrived, self._arrived = self._arrived, []
             lost, self._lost = self._lost, []
@@ -204,11 +209,8 @@ class DiskIO:
         can_read = self._reads and self._read_buffers.num_free
         return bool(self._closing or can_read or self._next_batch())
 
-    def _refuses(self) -> bool:
-        return self._closing or self._clock() < self._paused_until
-
     def _has_room(self) -> bool:
-        return not self._refuses() and self._write_buffers.num_free >= self._room
+        return not self.refuses and self._write_buffers.num_free >= self._room
 
     def _reads_done(self) -> bool:
         return not (self._num_reading or (self._reads and self._read_buffers.num_free))
