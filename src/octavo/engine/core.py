@@ -118,7 +118,7 @@ class EngineCore:
 
     def _execute(self, plan: StepPlan) -> StepResult:
         """Moves, then arithmetic. What fails ends the plan's sequences and counts as not moved."""
-        outcome = MoveOutcome.none_done(plan.moves)
+        outcome: MoveOutcome | None = None
         try:
             outcome = self.runner.move(plan.moves, 0.0 if plan.seqs else DISK_PATIENCE)
             result = self.runner.execute(plan) if plan.seqs else StepResult()
@@ -127,11 +127,11 @@ class EngineCore:
             result = _all_failed(plan, f"internal error: {type(error).__name__}: {error}")
         except BaseException:  # Ctrl-C: the books must be right for whoever goes on
             result = _all_failed(plan, "interrupted")
-            result.moves = outcome
+            result.moves = outcome or MoveOutcome.none_done(plan.moves)
             with self.lock:
                 self.scheduler.update(plan, result)
             raise
-        result.moves = outcome
+        result.moves = outcome or MoveOutcome.none_done(plan.moves)
         return result
 
     @property
