@@ -15,6 +15,8 @@ import pytest
 
 from octavo.errors import StoreError
 from octavo.runner import block_store
+from octavo.runner.block_file import slot_key
+from octavo.runner.block_records import Label
 from tests.conftest import ROOT
 from tests.runner.stores import block, key, open_store, read
 
@@ -171,6 +173,34 @@ def test_a_damaged_store_is_emptied_and_that_is_said(tmp_path, filled, caplog):
     store = open_store(copy)
     assert store.entries() == []
     assert "damaged: " in caplog.text
+    store.close()
+
+
+def test_a_label_as_long_as_it_does_not_say(tmp_path, caplog):
+    """Its length is lmdb's own: to delete or replace it would spoil the page it lies in."""
+    store = open_store(tmp_path)
+    store.write([(slot, key(slot), block(slot)) for slot in range(3)])
+    file = store._file
+    with file.env.begin(write=True) as txn:
+        label = txn.get(slot_key(1), db=file.labels)
+        txn.put(slot_key(1), label[:-4], db=file.labels)
+    assert store.entries() == []
+    assert "label of slot 1: wrong length" in caplog.text
+    store.write([(0, key(5), block(5))])
+    assert check_all(store) == 1
+    store.close()
+
+
+def test_a_label_that_names_other_tokens_than_its_bytes(tmp_path):
+    store = open_store(tmp_path)
+    store.write([(1, key(1), block(1))])
+    file = store._file
+    with file.env.begin(write=True) as txn:
+        label = Label.unpack(txn.get(slot_key(1), db=file.labels), 16)
+        forged = Label(label.sequence, label.checksum, key(2)).pack()
+        txn.put(slot_key(1), forged, db=file.labels)
+    assert store.entries() == [(1, key(2))]
+    assert read(store, 1, key(2)) is None
     store.close()
 
 
