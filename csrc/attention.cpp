@@ -1,7 +1,9 @@
 #include "attention.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "attention_kernels.h"
 
@@ -75,6 +77,14 @@ struct Call {
     }
 };
 
+// The different ones, in rising order; nothing if that is all of them.
+std::optional<std::vector<int32_t>> rising(std::vector<int32_t> rows, int num_rows) {
+    std::sort(rows.begin(), rows.end());
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    if (static_cast<int>(rows.size()) == num_rows) return std::nullopt;
+    return rows;
+}
+
 void check_call(const AttentionPlan& plan, const KvMemory& kv, int64_t layer, int num_heads) {
     if (kv.head_dim < 8 || kv.head_dim % 8 != 0) {
         refuse("expected a head size that is a multiple of 8, got " + text(kv.head_dim));
@@ -99,13 +109,14 @@ int64_t checked_window(std::optional<int64_t> window) {
 }
 
 void paged_attention(Context& context, const AttentionPlan& plan, const KvMemory& kv, const AttentionLayer& layer,
-                     const float* q, float* out) {
+                     const float* q, float* out, std::vector<int32_t> rows) {
     check_call(plan, kv, layer.layer, layer.num_heads);
     const AttentionKernels& kernels = select_attention_kernels(context.isa);
     const int num_kv_heads = static_cast<int>(kv.num_kv_heads);
     const int window = layer.window < plan.longest_context() ? static_cast<int>(layer.window) : kNoWindow;
-    const AttentionPlan::Held held = plan.hold(
-        {layer.num_heads, num_kv_heads, static_cast<int>(kv.head_dim), window}, context.pool.num_threads());
+    AttentionKind kind{layer.num_heads, num_kv_heads, static_cast<int>(kv.head_dim), window};
+    if (layer.only_some_rows) kind.rows = rising(std::move(rows), plan.num_rows());
+    const AttentionPlan::Held held = plan.hold(kind, context.pool.num_threads());
     const AttentionWork& work = *held.work;
     const Call call{plan, work, kv, layer, window, layer.num_heads / num_kv_heads, q, out, held.partials};
     const auto attend = kv.half ? kernels.attend_f16 : kernels.attend_f32;

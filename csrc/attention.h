@@ -59,10 +59,11 @@ struct AttentionWork {
 struct AttentionKind {
     int num_heads, num_kv_heads, head_dim;
     int window;  // tokens that a query sees, itself the last; or kNoWindow
+    std::optional<std::vector<int32_t>> rows = std::nullopt;  // in rising order: only these are computed
 
     bool operator==(const AttentionKind& other) const {
         return num_heads == other.num_heads && num_kv_heads == other.num_kv_heads && head_dim == other.head_dim &&
-               window == other.window;
+               window == other.window && rows == other.rows;
     }
 };
 
@@ -125,14 +126,15 @@ struct AttentionLayer {
     int num_heads;
     float scale;
     int64_t window;
+    bool only_some_rows = false;
 };
 
 // A window as it is given to the ops, or none. Throws std::invalid_argument for one of less than a token.
 int64_t checked_window(std::optional<int64_t> window);
 
-// q and out: [plan.num_rows(), num_heads * head_dim]. Throws std::invalid_argument for heads that do
-// not divide, a head size that is not a multiple of 8, or a layer or tile outside the memory, and std::bad_alloc.
+// q and out: [plan.num_rows(), num_heads * head_dim]; with layer.only_some_rows, rows of out other than `rows` (in any
+// order, below plan.num_rows()) are left as they are. Throws std::invalid_argument for heads that do not divide, a head size that is not a multiple of 8, or a layer or tile outside the memory, and std::bad_alloc.
 void paged_attention(Context& context, const AttentionPlan& plan, const KvMemory& kv, const AttentionLayer& layer,
-                     const float* q, float* out);
+                     const float* q, float* out, std::vector<int32_t> rows = {});
 
 }  // namespace octavo

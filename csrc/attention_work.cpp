@@ -24,6 +24,7 @@ class WorkMaker {
 public:
     WorkMaker(const AttentionPlan& plan, const AttentionKind& kind, int num_threads)
         : plan_(plan),
+          rows_(kind.rows),
           num_kv_heads_(kind.num_kv_heads),
           group_(kind.num_heads / kind.num_kv_heads),
           window_(kind.window),
@@ -51,24 +52,51 @@ private:
     // Sequences with few rows may share: units that are full use what they load often enough alone. What the window of a
     // query has left behind is not shared: it is seen in part, or not at all.
     void add_units(int seq, std::vector<ShareCandidate>& candidates) {
-        const int32_t rows = plan_.rows_of(seq), start = plan_.context_of(seq) - rows;
-        first_unit_.push_back(static_cast<int32_t>(work_.units.size()));
-        if (rows > 0 && rows <= queries_per_unit_ && start + 1 >= kPartition && plan_.context_of(seq) <= window_) {
-            candidates.push_back({seq, plan_.tiles_of(seq), (start + 1) / kPartition});
-        }
-        for (int32_t i = 0; i < rows; i += queries_per_unit_) {
-            const int32_t n = std::min<int32_t>(queries_per_unit_, rows - i);
-            const int32_t part_begin = first_seen(start + i, window_) / kPartition;
-            const int32_t part_end = (start + i + n - 1) / kPartition + 1;
+        const int32_t first = plan_.first_row_of(seq), end = first + plan_.rows_of(seq);
+        const int32_t before = plan_.context_of(seq) - end;  // position of a row minus its number
+        const size_t first_unit = work_.units.size();
+        first_unit_.push_back(static_cast<int32_t>(first_unit));
+        for (int32_t row = next_row(first, end); row < end;) {
+            const int32_t n = num_wanted(row, std::min(end, row + queries_per_unit_));
+            const int32_t part_begin = first_seen(before + row, window_) / kPartition;
+            const int32_t part_end = (before + row + n - 1) / kPartition + 1;
             for (int32_t head = 0; head < num_kv_heads_; ++head) {
-                work_.units.push_back({seq, plan_.first_row_of(seq) + i, n, start + i, head, part_begin, part_end,
+                work_.units.push_back({seq, row, n, before + row, head, part_begin, part_end,
                                        /*shared_end=*/part_begin, /*results=*/-1});
             }
+            row = next_row(row + n, end);
         }
+        if (work_.units.size() - first_unit != static_cast<size_t>(num_kv_heads_)) return;
+        const int32_t full_parts = (work_.units.back().first_position + 1) / kPartition;
+        if (full_parts > 0 && plan_.context_of(seq) <= window_) {
+            candidates.push_back({seq, plan_.tiles_of(seq), full_parts});
+        }
+    }
+
+    // The first row from `row` on that is computed, or `end`. Rows are asked for in rising order.
+    int32_t next_row(int32_t row, int32_t end) {
+        if (!rows_) return row;
+        while (next_wanted_ < rows_->size() && (*rows_)[next_wanted_] < row) ++next_wanted_;
+        return next_wanted_ < rows_->size() ? std::min(end, (*rows_)[next_wanted_]) : end;
+    }
+
+    // How many from `row`, which is computed, to `end` are computed one after the other.
+    int32_t num_wanted(int32_t row, int32_t end) const {
+        if (!rows_) return end - row;
+        int32_t n = 1;
+        while (row + n < end && next_wanted_ + static_cast<size_t>(n) < rows_->size() &&
+               (*rows_)[next_wanted_ + static_cast<size_t>(n)] == row + n) {
+            ++n;
+        }
+        return n;
     }
 
     AttentionUnit& unit_of(const ShareCandidate& member, int32_t head) {
         return work_.units[static_cast<size_t>(first_unit_[static_cast<size_t>(member.seq)] + head)];
+    }
+
+    int64_t queries_of(const ShareCandidate& member) const {
+        return work_.units[static_cast<size_t>(first_unit_[static_cast<size_t>(member.seq)])].num_queries;
     }
 
     int64_t rows_of(const AttentionUnit& u) const { return static_cast<int64_t>(u.num_queries) * group_; }
@@ -95,13 +123,13 @@ private:
     std::vector<size_t> cut_members(const std::vector<ShareCandidate>& members) const {
         int64_t queries = 0, taken = 0, per_run = kSharedRows / group_;
         for (const ShareCandidate& m : members) {
-            queries += plan_.rows_of(m.seq);
-            per_run = std::max<int64_t>(per_run, 2 * plan_.rows_of(m.seq));
+            queries += queries_of(m);
+            per_run = std::max<int64_t>(per_run, 2 * queries_of(m));
         }
         const int64_t num_runs = std::max<int64_t>(1, queries / per_run);
         std::vector<size_t> ends;
         for (size_t i = 0; i < members.size(); ++i) {
-            taken += plan_.rows_of(members[i].seq);
+            taken += queries_of(members[i]);
             if (taken * num_runs >= static_cast<int64_t>(ends.size() + 1) * queries) ends.push_back(i + 1);
         }
         return ends;
@@ -209,7 +237,9 @@ private:
     }
 
     const AttentionPlan& plan_;
+    const std::optional<std::vector<int32_t>>& rows_;
     const int num_kv_heads_, group_, window_, queries_per_unit_;
+    size_t next_wanted_ = 0;  // of rows_
     AttentionWork work_;
     std::vector<int32_t> first_unit_;  // of each sequence
     std::vector<Planned> planned_;

@@ -118,6 +118,7 @@ void Program::finish(int result) {
         refuse("finish", "expected a result for the rows that get logits, got one for all rows: use take_rows");
     }
     result_ = result;
+    skip_rows();
     fuse_norms();
     fuse_gates();
     assign_buffers();
@@ -133,6 +134,17 @@ bool Program::feeds(size_t first, size_t second) const {
         if (code_[i].residual == id || (code_[i].x == id && i != second)) return false;
     }
     return true;
+}
+
+// Attention of which only the rows that get logits are used: others need not be computed.
+void Program::skip_rows() {
+    for (Instruction& i : code_) {
+        auto* attention = std::get_if<AttentionOp>(&i.op);
+        if (attention == nullptr || i.result == result_) continue;
+        attention->only_some_rows = std::all_of(code_.begin(), code_.end(), [&](const Instruction& user) {
+            return user.residual != i.result && (user.x != i.result || std::holds_alternative<TakeRowsOp>(user.op));
+        });
+    }
 }
 
 // norm, linear -> one instruction: the normed rows go straight into the map's layout.

@@ -113,6 +113,7 @@ private:
     const Value& step_value(int id, int64_t width, const char* op) const;
     void set_kv_shape(int num_kv_heads, int head_dim, const char* op);
     int add(Instruction instruction, int64_t width, Rows rows);
+    void skip_rows();
     void fuse_norms();
     void fuse_gates();
     bool feeds(size_t first, size_t second) const;

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "embedding.h"
 #include "linear_gated.h"
@@ -95,7 +97,9 @@ struct Program::Frame {
     }
 
     void run(const AttentionOp& op, const Instruction& i) const {
-        octavo::paged_attention(context, *in.attention, in.kv, op, at(i.x), at(i.result));
+        std::vector<int32_t> rows;
+        if (op.only_some_rows) rows.assign(in.logits_rows, in.logits_rows + in.num_logits_rows);
+        octavo::paged_attention(context, *in.attention, in.kv, op, at(i.x), at(i.result), std::move(rows));
     }
 
     void run(const SiluOp&, const Instruction& i) const {

@@ -18,7 +18,7 @@ from tests.models.memory_checkpoint import MemoryCheckpoint, make_spec
 from octavo.ops.cpu import CpuOps  # isort: skip  (tests.cpu.paged skips where there is none)
 
 RNG = np.random.default_rng(5)
-TOKENS = [int(t) for t in RNG.integers(0, 80, 200)]
+TOKENS = [int(t) for t in RNG.integers(0, 80, 300)]
 
 STEPS: dict[str, tuple[list[Run], list[int]]] = {
     "one": ([Run(TOKENS[:1], 0, [3])], [0]),
@@ -35,7 +35,7 @@ STEPS: dict[str, tuple[list[Run], list[int]]] = {
 
 def model_of(family: str, format: str, threads: int = 2, isa: str = "", **changes: object) -> Model:
     checkpoint = MemoryCheckpoint(make_spec(family, **changes), format)
-    return load_model(checkpoint, CpuOps(threads, isa), max_model_len=256)
+    return load_model(checkpoint, CpuOps(threads, isa), max_model_len=checkpoint.spec.max_position)
 
 
 def assert_same(model: Model, runs: list[Run], rows: list[int], dtype: str = "float16") -> None:
@@ -63,6 +63,27 @@ def test_same_bits_on_all_threads_and_instruction_sets(format: str, threads: int
     model = model_of("qwen3", format, threads, isa, mlp_bias=True, o_bias=True, qkv_bias=True)
     for runs, rows in STEPS.values():
         assert_same(model, runs, rows)
+
+
+@pytest.mark.parametrize("rows", [[5, 10], [4, 5, 8, 9, 10], [10, 0, 5, 5, 1], [2], []])
+@pytest.mark.parametrize("window", [None, 100])
+def test_rows_that_get_no_logits_beside_some_that_do(rows: list[int], window: int | None) -> None:
+    """Their last attention is left out; the first 256 tokens of both sequences lie in common tiles."""
+    model = model_of("llama", "Q8_0", sliding_window=window, max_position=512)
+    prefix = list(range(16))
+    steps = [
+        ([Run(TOKENS[:256], 0, prefix)], [255]),
+        (
+            [Run(TOKENS[256:262], 256, [*prefix, 20]), Run(TOKENS[280:285], 256, [*prefix, 19])],
+            rows,
+        ),
+    ]
+    one, other = new_kv(model, 24, "float16"), new_kv(model, 24, "float16")
+    for runs, wanted in steps:
+        by_op = model.decode(model.ops, make_batch(model.ops, one, runs, wanted))
+        compiled = model.hidden(make_batch(model.ops, other, runs, wanted))
+        np.testing.assert_array_equal(compiled, by_op)
+        np.testing.assert_array_equal(other, one)
 
 
 @pytest.mark.parametrize("inner", [32, 96, 288, 8192])  # 8192: rows in several blocks
