@@ -111,7 +111,7 @@ int64_t checked_window(std::optional<int64_t> window) {
 void paged_attention(Context& context, const AttentionPlan& plan, const KvMemory& kv, const AttentionLayer& layer,
                      const float* q, float* out, std::vector<int32_t> rows) {
     check_call(plan, kv, layer.layer, layer.num_heads);
-    const AttentionKernels& kernels = select_attention_kernels(context.isa);
+    const AttentionKernels& kernels = select_attention_kernels_bf16(context.isa);
     const int num_kv_heads = static_cast<int>(kv.num_kv_heads);
     const int window = layer.window < plan.longest_context() ? static_cast<int>(layer.window) : kNoWindow;
     AttentionKind kind{layer.num_heads, num_kv_heads, static_cast<int>(kv.head_dim), window};

@@ -22,10 +22,7 @@ constexpr int kMaxRows = 6, kBudget = 6;
 constexpr int kMaxRows = 4, kBudget = 4;
 #endif
 
-// Tiles between passes over all rows: their keys, then their values, stay in the first-level cache. It is also how far
-// ahead memory is asked for: tiles are scattered, so the hardware cannot guess the next one.
-constexpr int kStepTiles = 4;
-
+// Memory is asked for kStepTiles ahead: tiles are scattered, so the hardware cannot guess the next one.
 OCTAVO_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 constexpr int widest(int rows) { return rows * 4 <= kBudget ? 4 : rows * 2 <= kBudget ? 2 : 1; }
@@ -218,6 +215,36 @@ void values_of_rows(int rows, const float* p, const T* const* values, int begin,
         d += n == 0 ? 8 : n * 16;
     }
 }
+
+// ---- as attention uses them: some tiles at a time, for all rows ---------------------------------------------------
+
+template <class T>
+class Blocks {
+public:
+    // several: blocks of rows, for the same tiles. buffer: kStepTiles tiles of 32 bits for two numbers.
+    Blocks(float*, bool) {}
+    static void prepare_queries(float*, int, int) {}
+    static void prepare_weights(float*, int) {}
+
+    // The next n tiles of keys are for add_scores; the rows of s begin with the first of them.
+    void take_keys(const T* const* keys, int n, int) {
+        tiles_ = keys;
+        num_tiles_ = n;
+    }
+    void add_scores(int rows, const float* q, int head_dim, float scale, float* s) const {
+        scores(rows, q, tiles_, num_tiles_, head_dim, scale, s);
+    }
+
+    // Tiles first .. first + n of a partition's values are for add_values, which counts tokens from its tile 0.
+    void take_values(const T* const* values, int, int, int) { tiles_ = values; }
+    void add_values(int rows, const float* p, int begin, int end, int head_dim, float* acc, int64_t acc_stride) const {
+        values_of_rows(rows, p, tiles_, begin, end, head_dim, acc, acc_stride);
+    }
+
+private:
+    const T* const* tiles_ = nullptr;
+    int num_tiles_ = 0;
+};
 
 }  // namespace
 }  // namespace OCTAVO_ISA

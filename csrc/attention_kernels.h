@@ -20,6 +20,7 @@ namespace octavo {
 constexpr int kTile = 16;
 constexpr int kPartition = 256;
 constexpr int kTilesPerPartition = kPartition / kTile;
+constexpr int kStepTiles = 4;  // tiles that are taken at a time: they stay in the first-level cache for all rows
 constexpr int kNoWindow = 1 << 30;  // more than any position
 
 // Rows of a tile are its queries times the heads of a group, query-major: row = query * group + head.
@@ -52,7 +53,8 @@ static inline int padded_head_dim(int head_dim) { return (head_dim + 15) / 16 * 
 static inline int64_t partial_stride(int head_dim) { return padded_head_dim(head_dim) + 2; }
 
 static inline int64_t attention_scratch_floats(int rows, int head_dim) {
-    return static_cast<int64_t>(rows) * (head_dim + kPartition + 2 * partial_stride(head_dim));
+    const int64_t of_row = head_dim + kPartition + 2 * partial_stride(head_dim);
+    return rows * of_row + kStepTiles * padded_head_dim(head_dim) * kTile / 2;
 }
 
 // The first token that the query at a position sees.
@@ -66,6 +68,6 @@ struct AttentionKernels {
     void (*merge)(const AttentionTask& task);
 };
 
-OCTAVO_KERNEL_TABLE(AttentionKernels, attention_kernels)
+OCTAVO_KERNEL_TABLE_BF16(AttentionKernels, attention_kernels)
 
 }  // namespace octavo

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "attention_blocks.h"
+#include "attention_rounded.h"
 #include "vec16.h"
 
 namespace octavo {
@@ -100,6 +101,7 @@ OCTAVO_INLINE const float* query_of(const AttentionTask& a, int row) {
 }
 
 // [block][D][rows of the block]
+template <class T>
 void pack_queries(const AttentionTask& a, Rows rows, float* packed) {
     for (int first = 0; first < rows.count; first += rows.block) {
         const int n = rows.in_block(first);
@@ -116,13 +118,14 @@ void pack_queries(const AttentionTask& a, Rows rows, float* packed) {
             const float* from = query_of(a, first + r);
             for (int64_t d = 0; d < a.head_dim; ++d) to[d * n + r] = from[d];
         }
+        Blocks<T>::prepare_queries(to, n, a.head_dim);
     }
 }
 
 // acc of all rows for the tokens begin..end of a stretch. Rows of one block that see fewer tokens than others
 // join late or leave early: what lies outside a query's window or beyond its position is never read for it.
 template <class T>
-void values_step(const AttentionTask& a, Rows rows, Stretch in, const T* const* values, int begin, int end,
+void values_step(const AttentionTask& a, Rows rows, Stretch in, const Blocks<T>& blocks, int begin, int end,
                  const float* p, float* acc, int64_t acc_stride) {
     const auto next_query = [&](int r) { return (r / a.group + 1) * a.group; };
     for (int first = 0; first < rows.count; first += rows.block) {
@@ -143,8 +146,8 @@ void values_step(const AttentionTask& a, Rows rows, Stretch in, const T* const* 
                 if (joins < stop) stop = joins;
                 break;
             }
-            values_of_rows((joined < last ? joined : last) - r, p + static_cast<int64_t>(r) * kPartition, values, t, stop,
-                           a.head_dim, acc + r * acc_stride, acc_stride);
+            blocks.add_values((joined < last ? joined : last) - r, p + static_cast<int64_t>(r) * kPartition, t, stop,
+                              a.head_dim, acc + r * acc_stride, acc_stride);
             t = stop;
         }
     }
@@ -152,6 +155,7 @@ void values_step(const AttentionTask& a, Rows rows, Stretch in, const T* const* 
 
 // Scores become weights; rows of `result` become (0, m, l). First all of one kind, then all of the next: within a row
 // each waits for the one before, while the processor works on several rows at once.
+template <class T>
 void softmax(const AttentionTask& a, Rows rows, Stretch in, float* p, float* result) {
     const int64_t stride = partial_stride(a.head_dim), padded = padded_head_dim(a.head_dim);
     for (int r = 0; r < rows.count; ++r) {
@@ -162,7 +166,10 @@ void softmax(const AttentionTask& a, Rows rows, Stretch in, float* p, float* res
         float* row = result + r * stride;
         const Span seen = seen_by(a, r, in);
         for (int64_t d = 0; d < padded; ++d) row[d] = 0.0f;
-        if (!seen.empty()) row[padded + 1] = weigh(p + static_cast<int64_t>(r) * kPartition, seen.end, row[padded]);
+        if (seen.empty()) continue;
+        float* weights = p + static_cast<int64_t>(r) * kPartition;
+        row[padded + 1] = weigh(weights, seen.end, row[padded]);
+        Blocks<T>::prepare_weights(weights, (seen.end + 15) / 16);
     }
 }
 
@@ -171,9 +178,22 @@ OCTAVO_INLINE const T* key_tile(const AttentionTask& a, int index) {
     return static_cast<const T*>(a.keys) + a.tiles[index] * a.tile_stride;
 }
 
+// A first touch of tiles that are a partition away. They lie on pages of their own, and finding one takes as long as many
+// reads: too long for what is asked for kStepTiles ahead.
+template <class T>
+OCTAVO_INLINE void find_pages(const AttentionTask& a, int first, int count, int all_tiles) {
+    const int end = first + count < all_tiles ? first + count : all_tiles;
+    for (int i = first; i < end; ++i) {
+        const T* keys = key_tile<T>(a, i);
+        prefetch(keys);
+        prefetch(keys + a.value_offset);
+    }
+}
+
 // One partition for all rows that see any of it: their rows of `result` become (acc, m, l).
 template <class T>
-void attend_partition(const AttentionTask& a, Rows rows, int part, const float* packed, float* p, float* result) {
+void attend_partition(const AttentionTask& a, Rows rows, int part, const float* packed, float* p, float* buffer,
+                      float* result) {
     const Stretch in = stretch_of(a, part);
     const int seen = seen_by(a, rows.count - 1, in).end;
     const int num_tiles = (seen + kTile - 1) / kTile;
@@ -193,17 +213,20 @@ void attend_partition(const AttentionTask& a, Rows rows, int part, const float* 
         values[num_tiles + i] =
             next >= all_tiles ? values[num_tiles - 1] : key_tile<T>(a, next) + (last ? a.next_head : 0);
     }
+    Blocks<T> blocks(buffer, /*several=*/rows.count > rows.block);
+    const auto step_tiles = [&](int t) { return num_tiles - t < kStepTiles ? num_tiles - t : kStepTiles; };
     for (int t = 0; t < num_tiles; t += kStepTiles) {
-        const int n = num_tiles - t < kStepTiles ? num_tiles - t : kStepTiles;
+        blocks.take_keys(keys + t, step_tiles(t), a.head_dim);
+        find_pages<T>(a, in.start / kTile + t + kTilesPerPartition, step_tiles(t), all_tiles);
         for (int r = 0; r < rows.count; r += rows.block) {
-            scores(rows.in_block(r), packed + static_cast<int64_t>(r) * a.head_dim, keys + t, n, a.head_dim, a.scale,
-                   p + static_cast<int64_t>(r) * kPartition + t * kTile);
+            blocks.add_scores(rows.in_block(r), packed + static_cast<int64_t>(r) * a.head_dim, a.head_dim, a.scale,
+                              p + static_cast<int64_t>(r) * kPartition + t * kTile);
         }
     }
-    softmax(a, rows, in, p, result);
-    constexpr int kStep = kStepTiles * kTile;
-    for (int t = 0; t < seen; t += kStep) {
-        values_step(a, rows, in, values, t, t + kStep, p, result, stride);
+    softmax<T>(a, rows, in, p, result);
+    for (int t = 0; t < num_tiles; t += kStepTiles) {
+        blocks.take_values(values, t, step_tiles(t), a.head_dim);
+        values_step(a, rows, in, blocks, t * kTile, (t + kStepTiles) * kTile, p, result, stride);
     }
 }
 
@@ -238,16 +261,17 @@ void attend(const AttentionTask& a, float* scratch) {
     float* p = packed + static_cast<int64_t>(count) * a.head_dim;
     float* state = p + static_cast<int64_t>(count) * kPartition;
     float* next = state + count * stride;
-    pack_queries(a, rows, packed);
+    float* buffer = next + count * stride;
+    pack_queries<T>(a, rows, packed);
     if (a.results != nullptr) {
         for (int part = a.part_begin; part < a.part_end; ++part) {
-            attend_partition<T>(a, rows, part, packed, p, a.partials + a.results[part - a.part_begin] * stride);
+            attend_partition<T>(a, rows, part, packed, p, buffer, a.partials + a.results[part - a.part_begin] * stride);
         }
         return;
     }
     for (int part = a.part_begin; part < a.part_end; ++part) {
         const bool first = part == a.part_begin;
-        attend_partition<T>(a, rows, part, packed, p, first ? state : next);
+        attend_partition<T>(a, rows, part, packed, p, buffer, first ? state : next);
         if (!first) fold_partition(a, count, part, state, next);
     }
     for (int r = 0; r < count; ++r) write_row(state + r * stride, a.head_dim, padded, out_row(a, r));

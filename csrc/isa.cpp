@@ -11,6 +11,7 @@ namespace octavo {
 
 const char* isa_name(Isa isa) {
     switch (isa) {
+        case Isa::avx512bf16: return "avx512bf16";
         case Isa::avx512: return "avx512";
         case Isa::avx2: return "avx2";
         default: return "portable";
@@ -28,7 +29,9 @@ Isa detect_isa() {
     const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vnni");
-    return wide ? Isa::avx512 : Isa::avx2;
+    if (!wide) return Isa::avx2;
+    const bool pairs = __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 5)) != 0;
+    return pairs ? Isa::avx512bf16 : Isa::avx512;
 #else
     return Isa::portable;
 #endif
@@ -42,7 +45,7 @@ Isa choose_isa(const std::string& name) {
     }
     const Isa best = detect_isa();
     if (wanted.empty()) return best;
-    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512bf16}) {
         if (wanted != isa_name(isa)) continue;
         if (static_cast<int>(isa) > static_cast<int>(best)) {
             throw std::invalid_argument("OCTAVO_ISA: this machine cannot run '" + wanted + "', its best is '" +
@@ -50,7 +53,7 @@ Isa choose_isa(const std::string& name) {
         }
         return isa;
     }
-    throw std::invalid_argument("OCTAVO_ISA: expected portable, avx2 or avx512, got '" + wanted + "'");
+    throw std::invalid_argument("OCTAVO_ISA: expected portable, avx2, avx512 or avx512bf16, got '" + wanted + "'");
 }
 
 }  // namespace octavo

@@ -303,7 +303,19 @@ OCTAVO_INLINE void transpose4(const float* a, const float* b, const float* c, co
 OCTAVO_INLINE void store_as(float* p, V16 a) { store(p, a); }
 OCTAVO_INLINE void store_as(f16* p, V16 a) { store_f16(p, a); }
 
-// Sum of the lanes as a fixed tree: i with i + 8, then + 4, + 2, + 1.
+// Sum (largest) of the lanes as a fixed tree: i with i + 8, then + 4, + 2, + 1.
+#if OCTAVO_ISA_LEVEL == 2
+#define OCTAVO_TREE(name, op)                                                                        \
+    OCTAVO_INLINE float name(V16 a) {                                                                \
+        const __m256 x8 = _mm256_##op##_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1)); \
+        const __m128 x4 = _mm_##op##_ps(_mm256_castps256_ps128(x8), _mm256_extractf128_ps(x8, 1));   \
+        const __m128 x2 = _mm_##op##_ps(x4, _mm_movehl_ps(x4, x4));                                  \
+        return _mm_cvtss_f32(_mm_##op##_ss(x2, _mm_movehdup_ps(x2)));                                \
+    }
+OCTAVO_TREE(sum_lanes, add)
+OCTAVO_TREE(max_lanes, max)
+#undef OCTAVO_TREE
+#else
 OCTAVO_INLINE float sum_lanes(V16 a) {
     float x[16];
     store(x, a);
@@ -321,6 +333,7 @@ OCTAVO_INLINE float max_lanes(V16 a) {
     }
     return x[0];
 }
+#endif
 
 // What exp_ does between its limits: n = round(x / ln 2), r = x - n ln 2 in two steps, then a minimax polynomial for
 // e^r on |r| <= ln 2 / 2 (degree 6, fitted for relative error 3e-9), and n enters the exponent.

@@ -26,7 +26,7 @@ LITTLE = ModelShape("little", 2, 64, 96, 4, 2, 16, 100)
 
 
 def isas() -> list[str]:
-    names = ["portable", "avx2", "avx512"]
+    names = ["portable", "avx2", "avx512", "avx512bf16"]
     return names[: names.index(_native.best_isa()) + 1]
 
 
@@ -146,7 +146,7 @@ def test_paged_against_contiguous(octavo: Octavo) -> None:
         (("--models", "gpt"), "--models: expected all, or some of smollm2-135m"),
         (("--kernels", "x"), "--kernels: expected all, or some of linear"),
         (("--rows", "0"), "--rows: expected numbers of at least 1"),
-        (("--isa", "sse"), "'sse' is not one of 'portable', 'avx2', 'avx512'"),
+        (("--isa", "sse"), "'sse' is not one of 'portable', 'avx2', 'avx512', 'avx512bf16'"),
         (("--rounds", 0), "--rounds: expected at least 1"),
     ],
 )

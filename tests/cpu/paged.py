@@ -14,7 +14,7 @@ native = pytest.importorskip(
     "octavo._native", reason="the native kernels are not built (make native)"
 )
 
-ISAS = ("portable", "avx2", "avx512")
+ISAS = ("portable", "avx2", "avx512", "avx512bf16")
 AVAILABLE = ISAS[: ISAS.index(native.best_isa()) + 1]
 LAYERS = 2
 LAYER = 1
@@ -52,12 +52,33 @@ class Seq:
         self.v = rng.standard_normal((n, shape.num_kv_heads, shape.head_dim)).astype(np.float32)
 
 
-def oracle(seq: Seq, shape: AttentionShape, dtype: type) -> np.ndarray:
-    """Causal attention in float64 on keys and values as `dtype` holds them, within shape.window."""
+def bfloat16(x: np.ndarray) -> np.ndarray:
+    """x rounded to bfloat16, to nearest even, as float32."""
+    bits = x.astype(np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)
+    return rounded.astype(np.uint32).view(np.float32)
+
+
+def rounds(isa: str, dtype: type) -> bool:
+    """Whether that instruction set rounds what it multiplies to bfloat16."""
+    return isa == "avx512bf16" and dtype == np.float16
+
+
+def tolerance(isa: str, dtype: type) -> float:
+    """How far an output may be from `oracle`: weights, of up to 1, are rounded to bfloat16 too."""
+    return 6e-3 if rounds(isa, dtype) else 1e-5
+
+
+def oracle(seq: Seq, shape: AttentionShape, dtype: type, isa: str = "") -> np.ndarray:
+    """Causal attention in float64 on keys and values as `dtype` holds them, within shape.window.
+
+    Queries, keys and values are rounded as that instruction set does it.
+    """
     group = shape.num_heads // shape.num_kv_heads
-    q = seq.q.reshape(seq.n, shape.num_heads, shape.head_dim).astype(np.float64)
-    k = seq.k.astype(dtype).astype(np.float64).repeat(group, axis=1)
-    v = seq.v.astype(dtype).astype(np.float64).repeat(group, axis=1)
+    take = bfloat16 if rounds(isa, dtype) else np.asarray
+    q = take(seq.q).reshape(seq.n, shape.num_heads, shape.head_dim).astype(np.float64)
+    k = take(seq.k.astype(dtype)).astype(np.float64).repeat(group, axis=1)
+    v = take(seq.v.astype(dtype)).astype(np.float64).repeat(group, axis=1)
     scores = q.transpose(1, 0, 2) @ k.transpose(1, 2, 0) * shape.scale
     everything = np.ones((seq.n, seq.n), bool)
     scores[:, np.triu(everything, 1)] = -np.inf

@@ -21,7 +21,7 @@ from octavo.errors import MalformedModelError, UnsupportedModelError  # noqa: E4
 from octavo.ops.base import WeightTensor  # noqa: E402
 from octavo.ops.cpu import CpuOps  # noqa: E402
 
-ISAS = ("portable", "avx2", "avx512")
+ISAS = ("portable", "avx2", "avx512", "avx512bf16")
 K = 512
 
 

@@ -11,7 +11,7 @@ native = pytest.importorskip("octavo._native", reason="the native kernels are no
 
 from octavo.ops.cpu import CpuOps  # noqa: E402
 
-ISAS = ("portable", "avx2", "avx512")
+ISAS = ("portable", "avx2", "avx512", "avx512bf16")
 K = 256
 
 

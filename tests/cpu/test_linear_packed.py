@@ -33,7 +33,7 @@ def test_layout_has_its_number() -> None:
 
 def test_instruction_sets_pack_alike() -> None:
     parts = [random_weight(type, 37, 512, seed=i) for i, type in enumerate(TYPES)]
-    sets = ("portable", "avx2", "avx512")
+    sets = ("portable", "avx2", "avx512", "avx512bf16")
     sets = sets[: sets.index(native.best_isa()) + 1]
     packed = [bytes(CpuOps(2, isa).prepare_linear(parts).packed) for isa in sets]
     assert set(packed) == {packed[0]}

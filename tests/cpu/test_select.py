@@ -13,7 +13,7 @@ import pytest
 from octavo.errors import ConfigError
 from octavo.ops.select import make_ops
 
-ISAS = ("portable", "avx2", "avx512")
+ISAS = ("portable", "avx2", "avx512", "avx512bf16")
 
 
 @pytest.fixture
@@ -58,7 +58,9 @@ def test_native_kernels_are_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_instruction_sets_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     native = pytest.importorskip("octavo._native", reason="the native kernels are not built")
     monkeypatch.setenv("OCTAVO_ISA", "sse9")
-    with pytest.raises(ConfigError, match="expected portable, avx2 or avx512, got 'sse9'"):
+    with pytest.raises(
+        ConfigError, match="expected portable, avx2, avx512 or avx512bf16, got 'sse9'"
+    ):
         make_ops("auto", 1)
     lacking = ISAS[ISAS.index(native.best_isa()) + 1 :]
     if not lacking:

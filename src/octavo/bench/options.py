@@ -217,7 +217,9 @@ class KernelOptions(Settings):
     batches: str = opt("1,16,64", "sequences at once (attention)")
     threads: int = opt(0, "CPU threads (0: one per core)", least=0, most=1024)
     isa: str | None = opt(
-        None, "instruction set (default: the best)", choices=("portable", "avx2", "avx512")
+        None,
+        "instruction set (default: the best)",
+        choices=("portable", "avx2", "avx512", "avx512bf16"),
     )
     min_seconds: float = opt(0.2, "measure each for at least so long", least=0)
     rounds: int = opt(

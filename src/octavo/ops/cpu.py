@@ -63,7 +63,7 @@ class _Table:
 class CpuOps:
     """`Ops` on the CPU.
 
-    `threads` includes the calling one. `isa`: portable, avx2 or avx512; "" takes OCTAVO_ISA, else the
+    `threads` includes the calling one. `isa`: portable, avx2, avx512 or avx512bf16; "" takes OCTAVO_ISA, else the
     best that the machine has (ValueError for one it lacks). Arrays are C-contiguous float32.
     """
 
