@@ -14,7 +14,7 @@ from hashlib import blake2b
 from octavo.kv.moves import Copy, Demote, Move, MoveOutcome, Promote, Tier
 from octavo.kv.prefix import Key
 from octavo.request import TokenLogprob
-from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
+from octavo.sched.plan import Candidates, ScheduledSeq, StepPlan, StepResult
 
 Contents = list[int | None]
 
@@ -101,6 +101,13 @@ def next_token(
     return int.from_bytes(blake2b(data, digest_size=4).digest(), "little") % vocab
 
 
+def next_scores(token_ids: list[int], vocab: int = 50) -> list[float]:
+    """The log-probability of every token after `token_ids`; coarse, so that there are ties."""
+    data = ",".join(map(str, token_ids)).encode()
+    raw = [blake2b(data + bytes([i]), digest_size=1).digest()[0] for i in range(vocab)]
+    return [-(x // 8) / 8 for x in raw]
+
+
 class ToyRunner:
     """Executes plans on toy memory. Ids starting with an entry of `broken` fail.
 
@@ -165,8 +172,17 @@ class ToyRunner:
                 for i, token in enumerate(run.next_token_ids)
             )
         for sample in run.samples:
+            if sample.num_candidates:
+                result.candidates[sample.seq_id] = self._candidates(known, sample.num_candidates)
+                continue
             token = next_token(known[: end + sample.row + 1], sample.index, self.vocab, self.window)
             result.sampled.setdefault(sample.seq_id, []).append(TokenLogprob(token, -1.0))
+
+    def _candidates(self, known: list[int], num: int) -> Candidates:
+        scores = next_scores(known, self.vocab)
+        ids = sorted(range(self.vocab), key=lambda i: (-scores[i], i))[:num]
+        best = tuple(scores[i] for i in ids)
+        return Candidates(tuple(ids), best, best)
 
 
 def _request_of(run: ScheduledSeq) -> str:

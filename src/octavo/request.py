@@ -7,7 +7,7 @@ import numbers
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from octavo.errors import RequestError
 
@@ -21,7 +21,7 @@ GREEDY_BELOW = 1e-5
 """A temperature under this means greedy: differences of float32 logits carry no more than that."""
 
 MAX_CHOICES = 128
-"""Most choices (`n`) of one request (as the OpenAI API)."""
+"""Most choices (`n`, `best_of`) and beams of one request (as the OpenAI API for `n`)."""
 
 # name -> (least, most, may be None)
 _INTS: dict[str, tuple[int, int, bool]] = {
@@ -30,6 +30,8 @@ _INTS: dict[str, tuple[int, int, bool]] = {
     "top_k": (-1, 2**31 - 1, False),
     "seed": (-(2**63), 2**64 - 1, True),
     "n": (1, MAX_CHOICES, False),
+    "best_of": (1, MAX_CHOICES, True),
+    "beam_width": (1, MAX_CHOICES, True),
     "logprobs": (0, MAX_LOGPROBS, True),
     "prompt_logprobs": (0, MAX_LOGPROBS, True),
 }
@@ -42,7 +44,11 @@ _FLOATS: dict[str, tuple[float, float, bool]] = {
     "presence_penalty": (-2.0, 2.0, True),
     "frequency_penalty": (-2.0, 2.0, True),
     "repetition_penalty": (0.0, math.inf, False),
+    "length_penalty": (-16.0, 16.0, True),
 }
+
+
+_BOOLS = ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "use_beam_search")
 
 
 def _refuse(param: str, expected: str, got: object) -> NoReturn:
@@ -111,6 +117,41 @@ def _biases(value: Any) -> tuple[tuple[int, float], ...]:
     return tuple(sorted(pairs.items()))
 
 
+def _check_sampling(params: SamplingParams) -> None:
+    """Raise for what belongs to beam search."""
+    for name, neutral in _BEAM_ONLY.items():
+        value = getattr(params, name)
+        if value != neutral or isinstance(value, bool) != isinstance(neutral, bool):
+            _refuse(name, f"{neutral} without use_beam_search (set that to true)", value)
+
+
+def _check_beam_search(params: SamplingParams) -> None:
+    """Raise for what beam search cannot mean."""
+    if params.temperature not in (0.0, 1.0):
+        _refuse("temperature", "0 or 1 with beam search, which draws nothing", params.temperature)
+    for name, neutral in _NO_FILTER.items():
+        value = getattr(params, name)
+        if value not in neutral:
+            _refuse(name, f"{neutral[0]} with beam search, which draws nothing", value)
+    if params.stop:
+        _refuse("stop", "none with beam search (stop_token_ids can end a beam)", params.stop)
+    if params.max_tokens == 0:
+        _refuse("max_tokens", "at least 1 with beam search", 0)
+    if not (isinstance(params.early_stopping, bool) or params.early_stopping == "never"):
+        _refuse("early_stopping", "true, false or 'never'", params.early_stopping)
+    both = (params.beam_width, params.best_of)
+    if None not in both and both[0] != both[1]:
+        _refuse(
+            "best_of", f"beam_width ({params.beam_width}), of which it is another name", both[1]
+        )
+    if params.num_seqs < params.n:
+        _refuse("beam_width", f"at least n ({params.n})", params.num_seqs)
+
+
+_BEAM_ONLY: dict[str, Any] = {"beam_width": None, "length_penalty": 1.0, "early_stopping": False}
+_NO_FILTER = {"top_p": (1.0,), "top_k": (0, -1), "min_p": (0.0,)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """How to choose the tokens of one request. Names and defaults follow the OpenAI API and vLLM.
@@ -120,13 +161,22 @@ class SamplingParams:
     log-probabilities). `min_tokens`: before so many tokens nothing ends the output.
     `temperature` divides the logits; below 1e-5 the most likely token is always taken. `top_k` 0 or
     -1, `top_p` 1 and `min_p` 0 switch the filter off. `seed` None lets the engine draw one; the
-    same seed gives the same tokens. `n`: choices for each prompt.
+    same seed gives the same tokens. `n`: choices for each prompt. `best_of`: choices to make, of
+    which the `n` with the largest sums of log-probabilities are given back, best first.
 
     `logprobs` is the number of alternatives beside the chosen token (0 = the chosen one alone,
     None = none at all); `prompt_logprobs` the same for the prompt's own tokens. `stop` and
     `stop_token_ids` end an output. `presence_penalty` is subtracted from the logit of tokens that
     the output contains, `frequency_penalty` once for each time; `repetition_penalty` above 1 makes
     tokens of prompt and output less likely. `logit_bias`: token id to what is added to its logit.
+
+    `use_beam_search`: no draws; the `beam_width` likeliest beginnings (`best_of` is another name of
+    it; `n` if neither is given) are kept at each length, and the `n` best outputs given back, best
+    first, all at the end. An output's score is the sum of its log-probabilities divided by its
+    number of tokens to the power of `length_penalty`. `early_stopping`: True ends the search when
+    `beam_width` outputs are complete, False when in addition the best beginning, scored as it
+    stands, is no better than the worst of them, "never" when it could not become better at any
+    length. `logit_bias` and penalties change the log-probabilities that are summed.
 
     The values are taken as they are: a model's own defaults are in `LLM.default_sampling`.
     Lists are taken for tuples, one string for `stop`, a map for `logit_bias`, None for an empty one
@@ -152,6 +202,11 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     logit_bias: tuple[tuple[int, float], ...] = ()
     skip_special_tokens: bool = True
+    best_of: int | None = None
+    use_beam_search: bool = False
+    beam_width: int | None = None
+    length_penalty: float = 1.0
+    early_stopping: bool | Literal["never"] = False
 
     def __post_init__(self) -> None:
         def settle(name: str, value: Any) -> None:
@@ -163,7 +218,7 @@ class SamplingParams:
                 settle(name, _int(name, value, low, high))
         for name, (least, most, closed) in _FLOATS.items():
             settle(name, _float(name, getattr(self, name), least, most, closed))
-        for name in ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens"):
+        for name in _BOOLS:
             if not isinstance(getattr(self, name), bool):
                 _refuse(name, "true or false", getattr(self, name))
         settle("stop", _texts("stop", self.stop))
@@ -171,11 +226,28 @@ class SamplingParams:
         settle("logit_bias", _biases(self.logit_bias))
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             _refuse("min_tokens", f"at most max_tokens ({self.max_tokens})", self.min_tokens)
+        if self.best_of is not None and self.best_of < self.n:
+            _refuse("best_of", f"at least n ({self.n})", self.best_of)
+        (_check_beam_search if self.use_beam_search else _check_sampling)(self)
 
     @property
     def is_greedy(self) -> bool:
         """True if the most likely token is taken, without a draw."""
         return self.temperature < GREEDY_BELOW
+
+    @property
+    def num_choices(self) -> int:
+        """Choices that come out of the engine: `n`, or more to choose from (`best_of`)."""
+        return self.n if self.use_beam_search else self.best_of or self.n
+
+    @property
+    def num_seqs(self) -> int:
+        """Sequences that run at a time: one for each choice, or the beams."""
+        return (
+            (self.beam_width or self.best_of or self.n)
+            if self.use_beam_search
+            else (self.num_choices)
+        )
 
     @property
     def needs_history(self) -> bool:

@@ -209,7 +209,8 @@ class AsyncEngine:
                 self._post(partial(self.core.finish_choice, delta.request_id, delta.index))
             stream = self._streams.get(delta.request_id)
             if stream is not None:
-                stream.put(delta)
+                for shown in self._frontend.release(delta):
+                    stream.put(shown)
         for output in outputs:
             if not self._frontend.is_open(output.request_id):
                 self._streams.pop(output.request_id, None)

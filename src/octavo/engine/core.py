@@ -76,7 +76,7 @@ class EngineCore:
             params=request.params,
             num_prompt_tokens=len(request.prompt_token_ids),
             arrival=request.arrival_time,
-            num_open_choices=request.params.n,
+            num_open_choices=request.params.num_choices,
         )
 
     def abort_request(self, request_id: str) -> None:
@@ -84,7 +84,7 @@ class EngineCore:
         times = self._times.get(request_id)
         if times is None:
             return
-        for index in range(times.params.n):
+        for index in range(times.params.num_seqs):
             self._drop(request_id, index)
         self._close(times, "abort")
 

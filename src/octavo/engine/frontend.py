@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from octavo.engine.best_of import BestOf
 from octavo.engine.choice_text import ChoiceText
 from octavo.engine.limits import EngineLimits
 from octavo.engine.outputs import TextDelta
@@ -25,6 +26,7 @@ class Frontend:
         self._seed = seed
         self._num_seeded = 0
         self._choices: dict[str, list[ChoiceText]] = {}
+        self._best_of: dict[str, BestOf] = {}
 
     def admit(
         self,
@@ -43,8 +45,12 @@ class Frontend:
             self._num_seeded += 1
             params = replace(params, seed=(self._seed + self._num_seeded * _GOLDEN) % 2**63)
         self._choices[request_id] = [
-            ChoiceText(self.tokenizer, prompt_token_ids, params) for _ in range(params.n)
+            ChoiceText(self.tokenizer, prompt_token_ids, params) for _ in range(params.num_choices)
         ]
+        if params.num_choices > params.n:
+            self._best_of[request_id] = BestOf(params.num_choices, params.n)
+            if params.logprobs is None:  # they decide which are the best
+                params = replace(params, logprobs=0)
         return Request(
             request_id=request_id,
             prompt_token_ids=tuple(prompt_token_ids),
@@ -72,9 +78,19 @@ class Frontend:
             if choice.is_finished and all(c.is_finished for c in choices):
                 del self._choices[output.request_id]
 
+    def release(self, delta: TextDelta) -> Sequence[TextDelta]:
+        """What may be shown now that `delta` is here: itself, unless the best are to be chosen."""
+        best_of = self._best_of.get(delta.request_id) if self._best_of else None
+        if best_of is None:
+            return (delta,)
+        if released := best_of.push(delta):
+            del self._best_of[delta.request_id]
+        return released
+
     def forget(self, request_id: str) -> None:
         """The request was aborted: its outputs are of no interest any more."""
         self._choices.pop(request_id, None)
+        self._best_of.pop(request_id, None)
 
     def is_open(self, request_id: str) -> bool:
         """True until all choices of the request have ended, or it is forgotten."""

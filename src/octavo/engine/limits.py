@@ -47,16 +47,7 @@ class EngineLimits:
                 "max_tokens" if room >= 1 else "prompt",
                 "context_length_exceeded",
             )
-        if params.n > self.max_num_seqs:
-            raise RequestError(
-                f"n: expected at most {self.max_num_seqs} (--max-num-seqs), got {params.n}", "n"
-            )
-        if self.max_choices is not None and params.n > self.max_choices:
-            raise RequestError(
-                f"n: expected at most {self.max_choices}, the contiguous runs of full length that "
-                f"the KV memory holds (--kv-allocator), got {params.n}",
-                "n",
-            )
+        self._check_num_seqs(params)
         self._check_ids(params)
         if self.max_num_queued_reqs and num_waiting >= self.max_num_queued_reqs:
             raise QueueFullError(
@@ -74,6 +65,34 @@ class EngineLimits:
                     f"prompt: expected token ids from 0 to {self.vocab_size - 1}, got {token_id}",
                     "prompt",
                 )
+
+    def _check_num_seqs(self, params: SamplingParams) -> None:
+        width, name = params.num_seqs, "n"
+        if width > params.n:
+            name = "best_of" if params.beam_width is None else "beam_width"
+        if width > self.max_num_seqs:
+            raise RequestError(
+                f"{name}: expected at most {self.max_num_seqs} (--max-num-seqs), got {width}", name
+            )
+        if self.max_choices is not None and params.use_beam_search:
+            raise RequestError(
+                "use_beam_search: expected false, beams share their blocks and a contiguous "
+                "--kv-allocator shares none; start with --kv-allocator paged",
+                "use_beam_search",
+            )
+        if self.max_choices is not None and width > self.max_choices:
+            raise RequestError(
+                f"{name}: expected at most {self.max_choices}, the contiguous runs of full length "
+                f"that the KV memory holds (--kv-allocator), got {width}",
+                name,
+            )
+        # The first token must give each beam a beginning of its own.
+        if params.use_beam_search and 2 * width > self.vocab_size:
+            raise RequestError(
+                f"{name}: expected at most half of the vocabulary's {self.vocab_size} tokens, "
+                f"got {width} beams",
+                name,
+            )
 
     def _check_ids(self, params: SamplingParams) -> None:
         named = (

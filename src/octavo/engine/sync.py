@@ -55,7 +55,8 @@ class SyncEngine:
                 for delta in self._frontend.deltas(self.core.step()):
                     if stopped_early(delta):
                         self.core.finish_choice(delta.request_id, delta.index)
-                    yield names[delta.request_id], delta
+                    for shown in self._frontend.release(delta):
+                        yield names[delta.request_id], shown
         finally:
             for request_id in names:
                 self.core.abort_request(request_id)

@@ -24,17 +24,22 @@ def check_row(best: float) -> None:
         )
 
 
+def log_sum_exp(row: F32) -> float:
+    """What to subtract from logits `row` [V] to have log-probabilities; see `check_row`."""
+    best = row.max()
+    check_row(float(best))
+    with np.errstate(over="ignore", under="ignore"):  # down to minus infinity and zero
+        total = float(np.exp(row - best).sum(dtype=np.float64))
+    return float(best) + math.log(total)
+
+
 def token_logprob(row: F32, token_id: int, num_top: int) -> TokenLogprob:
     """`token_id`'s entry from logits `row` [V], with the `num_top` likeliest, ties by lowest id.
 
     Raises SequenceError for logits that are not numbers. A function of the row alone: sums run over
     one contiguous row in one order.
     """
-    best = row.max()
-    check_row(float(best))
-    with np.errstate(over="ignore", under="ignore"):  # down to minus infinity and zero
-        total = float(np.exp(row - best).sum(dtype=np.float64))
-    log_sum = float(best) + math.log(total)
+    log_sum = log_sum_exp(row)
     top: tuple[tuple[int, float], ...] = ()
     if num_top:
         ids = largest(row, num_top)

@@ -15,6 +15,7 @@ import numpy as np
 from octavo.errors import SequenceError
 from octavo.ops.base import F32, Ops
 from octavo.request import SamplingParams, TokenLogprob
+from octavo.runner.beams import candidates
 from octavo.runner.filters import draw, kept
 from octavo.runner.logits import adjust, is_plain
 from octavo.runner.logprobs import check_row, token_logprob
@@ -38,6 +39,9 @@ def sample(ops: Ops, logits: F32, draws: Iterable[Draw], result: StepResult) -> 
             token = TokenLogprob(best[row], 0.0)
         else:
             try:
+                if request.num_candidates:
+                    result.candidates[request.seq_id] = candidates(logits[row], request)
+                    continue
                 token = _sample_row(logits[row], best[row], position, request)
             except SequenceError as error:
                 result.failed[request.seq_id] = str(error)

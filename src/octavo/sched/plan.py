@@ -22,7 +22,8 @@ class SampleRequest:
     (prompt and output so far) is empty unless `params.needs_history`; its first `num_prompt_tokens`
     ids are the prompt. `banned_token_ids` may not be drawn (min_tokens). `takes_best`, which
     follows from the rest: the token of the largest logit is all that is wanted. Mostly nothing of
-    this changes from step to step, and a sequence sends the same object again.
+    this changes from step to step, and a sequence sends the same object again. `num_candidates`
+    above 0: nothing is drawn, the tokens that may follow are wanted (beam search).
     """
 
     seq_id: str
@@ -32,12 +33,14 @@ class SampleRequest:
     history: tuple[int, ...] = ()
     banned_token_ids: tuple[int, ...] = ()
     row: int = -1
+    num_candidates: int = 0
     takes_best: bool = field(init=False)
 
     def __post_init__(self) -> None:
         params = self.params
         is_changed = params.logit_bias or params.needs_history or self.banned_token_ids
-        self.takes_best = params.is_greedy and params.logprobs is None and not is_changed
+        wants_one_id = params.logprobs is None and not self.num_candidates
+        self.takes_best = params.is_greedy and wants_one_id and not is_changed
 
 
 @dataclass(slots=True)
@@ -90,16 +93,32 @@ class StepPlan:
 
 
 @dataclass(slots=True)
+class Candidates:
+    """The likeliest next tokens of a beam, best first, ties by lowest id.
+
+    `scores`: their log-probabilities with biases, bans and penalties (minus infinity is left out).
+    `logprobs`: as the model gave them. `top`: the alternatives that `params.logprobs` asks for.
+    """
+
+    token_ids: tuple[int, ...]
+    scores: tuple[float, ...]
+    logprobs: tuple[float, ...]
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(slots=True)
 class StepResult:
     """What came of a plan.
 
-    `sampled`: seq_id -> the tokens drawn, in the order of `samples`. `prompt_logprobs`: seq_id ->
-    one entry for each of the run's `next_token_ids`. `failed`: seq_id -> why it cannot go on (say,
+    `sampled`: seq_id -> the tokens drawn, in the order of `samples`. `candidates`: seq_id -> what
+    may follow, for a sample that asks for that. `prompt_logprobs`: seq_id -> one entry for each of
+    the run's `next_token_ids`. `failed`: seq_id -> why it cannot go on (say,
     logits that are not numbers). `moves`: what came of this plan's moves and of earlier ones.
     `seconds`: how long all of it took.
     """
 
     sampled: dict[str, list[TokenLogprob]] = field(default_factory=dict)
+    candidates: dict[str, Candidates] = field(default_factory=dict)
     prompt_logprobs: dict[str, tuple[TokenLogprob, ...]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     moves: MoveOutcome = field(default_factory=MoveOutcome)

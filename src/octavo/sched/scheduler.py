@@ -16,6 +16,8 @@ from __future__ import annotations
 from octavo.config import SchedulerConfig
 from octavo.kv.manager import KVManager
 from octavo.request import Request
+from octavo.sched.beam import Beam, BeamGroup
+from octavo.sched.branches import settled_sibling
 from octavo.sched.outputs import SeqOutput
 from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
 from octavo.sched.policy import POLICIES, PREEMPTION_MODES
@@ -81,14 +83,38 @@ class Scheduler:
             tokens=list(request.prompt_token_ids),
             max_len=max_len,
             end_token_ids=params.stop_token_ids + eos_token_ids,
-            forks=tuple(range(1, params.n)),
-            lookup=PromptLookup() if self.config.speculative == "ngram" else None,
+            forks=tuple(range(1, params.num_seqs)),
         )
+        if params.use_beam_search:
+            group = BeamGroup(request, max_len - seq.num_prompt, seq.end_token_ids, [seq])
+            seq.beam = Beam(group)
+        elif self.config.speculative == "ngram":
+            seq.lookup = PromptLookup()
         if seq.seq_id in self.sequences:
             raise ValueError(f"request {request.request_id} is there already")
         self.sequences[seq.seq_id] = seq
         self.waiting.add(seq)
         self.stats.prompt_tokens += seq.num_prompt
+
+    def fork(self, seq: Sequence, index: int) -> Sequence:
+        """Choice (or beam) `index`, at the point where `seq` is; it runs too if there is a seat."""
+        child = seq.fork(index)
+        self.kv.fork(seq.seq_id, child.seq_id)
+        self.sequences[child.seq_id] = child
+        child.is_running = seq.is_running and self._has_seats(child)
+        if child.is_running:
+            self.running.add(child)
+            self._num_seats += child.num_seats
+        else:
+            self.waiting.add(child)
+            self._holders.add(child)
+        return child
+
+    def take_forks(self, seq: Sequence) -> tuple[int, ...]:
+        """The choices to be forked from a running `seq`; their seats are free from now on."""
+        forks, seq.forks = seq.forks, ()
+        self._num_seats -= len(forks)
+        return forks
 
     def finish(self, seq: Sequence, is_sound: bool = True) -> None:
         """Drop a sequence wherever it stands; its blocks stay findable.
@@ -118,6 +144,8 @@ class Scheduler:
         admitting = True
         self.admitted.clear()
         for seq in self._in_order():
+            if seq.beam is not None and seq.beam.is_settled:
+                continue
             if seq.is_running:
                 run = self._run(seq, max(1, self._share(seq, budget)))
             elif admitting and (share := self._share(seq, budget)) > 0:
@@ -156,7 +184,9 @@ class Scheduler:
         if seq.is_running and seq.lookup is None and seq.num_pending == 1:
             return 1
         # A long prompt leaves a token for each running sequence after it: nobody stalls.
-        return budget - self.running.num_after(seq)
+        share = budget - self.running.num_after(seq)
+        # Beams that are settled run no further without those that wait: these get on in any case.
+        return share if seq.beam is None else max(1, share)
 
     def _run(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
         """Give a running sequence its next tokens and their blocks; None if it had to give way."""
@@ -278,10 +308,12 @@ class Scheduler:
         return True
 
     def _victim(self, seq: Sequence) -> Sequence | None:
-        """The last in the order that holds blocks, if it comes after `seq`."""
+        """The last in the order that holds blocks, if it comes after `seq`; else one beside it."""
         candidates = [queue.last for queue in (self.running, self._holders) if queue]
         victim = max(candidates, key=by_key, default=None)
-        return victim if victim is not None and victim.key > seq.key else None
+        if victim is not None and victim.key > seq.key:
+            return victim
+        return settled_sibling(self.kv, seq)
 
     def _preempt(self, seq: Sequence) -> None:
         """Unseat a sequence. It keeps its blocks until somebody needs them."""

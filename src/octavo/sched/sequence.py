@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from octavo.request import Request, TokenLogprob
+from octavo.sched.beam import Beam
 from octavo.sched.plan import SampleRequest
 from octavo.sched.speculation import PromptLookup
 
@@ -18,7 +19,8 @@ class Sequence:
 
     When they meet, a token is drawn.
 
-    `forks` are choices of the same request that start from this one's prompt and do not exist yet.
+    `forks` are choices (or beams) of the same request that start from this one's prompt and do not
+    exist yet.
     """
 
     seq_id: str
@@ -36,6 +38,7 @@ class Sequence:
     is_running: bool = False
     prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
     lookup: PromptLookup | None = None  # makes guesses; None: none are made
+    beam: Beam | None = None  # None: its tokens are drawn
     num_prompt: int = field(init=False)
     wants_prompt_logprobs: bool = field(init=False)  # some are still to be delivered
     _samples: tuple[SampleRequest, ...] | None = None  # the same in every step from now on
@@ -84,7 +87,8 @@ class Sequence:
                 self._sample_request(self.index, guesses[:i], row=i - len(guesses) - 1)
                 for i in range(len(guesses) + 1)
             )
-        samples = tuple(self._sample_request(index) for index in (self.index, *self.forks))
+        drawn = (self.index,) if self.beam is not None else (self.index, *self.forks)
+        samples = tuple(self._sample_request(index) for index in drawn)
         if not (self.forks or params.needs_history or self.num_output < params.min_tokens):
             self._samples = samples
         return samples
@@ -105,11 +109,12 @@ class Sequence:
             history=(*self.tokens, *guessed) if params.needs_history else (),
             banned_token_ids=banned,
             row=row,
+            num_candidates=0 if self.beam is None else self.beam.group.num_candidates,
         )
 
     def fork(self, index: int) -> Sequence:
-        """Choice `index` of the same request, at the same point."""
-        return Sequence(
+        """Choice (or beam) `index` of the same request, at the same point."""
+        child = Sequence(
             seq_id=seq_id_of(self.request.request_id, index),
             request=self.request,
             index=index,
@@ -120,9 +125,10 @@ class Sequence:
             num_computed=self.num_computed,
             num_cached=self.num_cached,
             has_started=True,
-            is_running=True,
             lookup=PromptLookup() if self.lookup is not None else None,
         )
+        child.wants_prompt_logprobs = False
+        return child
 
 
 def seq_id_of(request_id: str, index: int) -> str:

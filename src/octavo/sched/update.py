@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from octavo.request import TokenLogprob
+from octavo.sched.beam import Beam
+from octavo.sched.branches import branch, close
 from octavo.sched.outputs import FinishReason, SeqOutput
 from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
 from octavo.sched.sequence import Sequence
@@ -56,8 +58,13 @@ class Booking:
         self._commit(seq, end)
         if end < len(seq.tokens):
             return
-        choices = [seq, *(self._fork(seq, index) for index in seq.forks)] if seq.forks else [seq]
-        seq.forks = ()
+        if seq.beam is not None:
+            self._book_beam(seq, seq.beam)
+            return
+        choices = [seq]
+        if seq.forks:
+            scheduler = self._scheduler
+            choices += [scheduler.fork(seq, index) for index in scheduler.take_forks(seq)]
         for each in choices:
             if run.samples:
                 self._append(each, self._result.sampled.get(each.seq_id, ()))
@@ -104,13 +111,15 @@ class Booking:
                 seq.prompt_logprobs.append(entry)
         seq.wants_prompt_logprobs = len(seq.prompt_logprobs) < seq.num_prompt
 
-    def _fork(self, seq: Sequence, index: int) -> Sequence:
-        scheduler = self._scheduler
-        child = seq.fork(index)
-        scheduler.kv.fork(seq.seq_id, child.seq_id)
-        scheduler.sequences[child.seq_id] = child
-        scheduler.running.add(child)  # its seat was counted with the parent's
-        return child
+    def _book_beam(self, seq: Sequence, beam: Beam) -> None:
+        """Keep what may follow it; the last of its group takes all of them a token further."""
+        beam.candidates = self._result.candidates[seq.seq_id]
+        group = beam.group
+        if group.is_settled:
+            if seq.prompt_logprobs and not group.prompt_logprobs:
+                group.prompt_logprobs = tuple(seq.prompt_logprobs)
+            if not branch(self._scheduler, group):
+                self.outputs += close(self._scheduler, group)
 
     def _append(
         self, seq: Sequence, drawn: Iterable[TokenLogprob], num_computed: int | None = None
@@ -164,6 +173,9 @@ class Booking:
 
     def _fail(self, seq: Sequence, error: str) -> None:
         """End a choice, and those that would have been forked from it, with an error."""
+        if seq.beam is not None:
+            self.outputs += close(self._scheduler, seq.beam.group, error)
+            return
         for index in (seq.index, *seq.forks):
             self.outputs.append(
                 SeqOutput(

@@ -5,26 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from octavo.errors import RequestError, UnsupportedParameterError
+from octavo.errors import RequestError
 from octavo.request import SamplingParams
 from octavo.server.requests import ChatCompletionRequest, CompletionRequest
 
 _DIRECT = (
     "min_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "stop_token_ids",
     "include_stop_str_in_output", "ignore_eos", "presence_penalty", "frequency_penalty",
-    "repetition_penalty", "skip_special_tokens",
+    "repetition_penalty", "skip_special_tokens", "best_of", "use_beam_search", "beam_width",
+    "length_penalty", "early_stopping",
 )  # fmt: skip
+_NO_SAMPLING = SamplingParams()
 DEFAULT_COMPLETION_TOKENS = 16
 
 
 def completion_params(body: CompletionRequest, base: SamplingParams, vocab: int) -> SamplingParams:
     """Parameters of a completion; max_tokens 0 scores the prompt and makes nothing."""
-    if body.best_of not in (None, body.n or 1):
-        raise UnsupportedParameterError(
-            f"`best_of` is not supported beyond n (got best_of={body.best_of}, n={body.n or 1}); "
-            "ask for n choices with logprobs and choose among them",
-            "best_of",
-        )
     given = _given(body, vocab)
     tokens = _max_tokens(body)
     if tokens == 0 and not body.echo:
@@ -35,7 +31,7 @@ def completion_params(body: CompletionRequest, base: SamplingParams, vocab: int)
     if body.logprobs is not None:
         given["logprobs"] = body.logprobs
         given["prompt_logprobs"] = body.logprobs if body.echo else None
-    return replace(base, **given)
+    return _params(body, base, given)
 
 
 def chat_params(body: ChatCompletionRequest, base: SamplingParams, vocab: int) -> SamplingParams:
@@ -52,7 +48,21 @@ def chat_params(body: ChatCompletionRequest, base: SamplingParams, vocab: int) -
         )
     if body.logprobs:
         given["logprobs"] = body.top_logprobs or 0
-    return replace(base, **given)
+    return _params(body, base, given)
+
+
+def _params(
+    body: CompletionRequest | ChatCompletionRequest, base: SamplingParams, given: dict[str, Any]
+) -> SamplingParams:
+    """`given` over `base`, which is about sampling: beam search has nothing of that."""
+    params = replace(_NO_SAMPLING if body.use_beam_search else base, **given)
+    if body.stream and params.num_choices > params.n:
+        raise RequestError(
+            f"`best_of`: expected n ({params.n}) with `stream`, got {params.best_of}; which are "
+            "the best is known at the end: leave `stream` out",
+            "best_of",
+        )
+    return params
 
 
 def _given(body: CompletionRequest | ChatCompletionRequest, vocab: int) -> dict[str, Any]:

@@ -88,6 +88,30 @@ class SamplingFields(Body):
         words="drawn for each request, from --seed",
     )
     n: Annotated[int, Field(ge=1, le=128)] | None = about("choices to generate for each prompt", 1)
+    best_of: Annotated[int, Field(ge=1, le=128)] | None = about(
+        "choices to make, of which the n with the largest sums of log-probabilities are given, "
+        "best first; more than n cannot be streamed. With use_beam_search: as beam_width",
+        words="n",
+    )
+    use_beam_search: bool | None = about(
+        "draw nothing: keep the beam_width likeliest beginnings at each length, and give the n "
+        "best outputs, best first. A stream brings them at its end",
+        False,
+    )
+    beam_width: Annotated[int, Field(ge=1, le=128)] | None = about(
+        "beginnings to keep, at least n (only with use_beam_search)", words="best_of, else n"
+    )
+    length_penalty: Annotated[float, Field(ge=-16, le=16)] | None = about(
+        "an output's score is the sum of its log-probabilities divided by its number of tokens to "
+        "the power of this: above 0 longer ones gain (only with use_beam_search)",
+        1,
+    )
+    early_stopping: bool | Literal["never"] | None = about(
+        "true: end when beam_width outputs are complete; false: go on while the best beginning, as "
+        'it stands, beats the worst of them; "never": go on while it could at any length '
+        "(only with use_beam_search)",
+        False,
+    )
     stop: StopField = about(
         "texts that end a choice where they begin, and are not part of it; up to 16, each of 1 to "
         "1024 characters",
@@ -144,9 +168,6 @@ class CompletionRequest(SamplingFields):
 
     prompt: PromptField = Field(
         description="what to continue: a text, a list of texts, token ids, or a list of such lists"
-    )
-    best_of: Annotated[int, Field(ge=1)] | None = about(
-        "accepted only if it equals n: more choices than asked for are not made", words="n"
     )
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = about(
         "give the log-probability of each token and of this many alternatives", words="none"

@@ -1,0 +1,134 @@
+"""Beam search gives what the naive one gives, whatever memory and company do to its beams."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from octavo.request import Request
+from tests.sched.drive import Results, make_core, make_request, run
+from tests.sched.naive_beams import Slot, beam_search
+from tests.toy import generate_alone, next_scores
+
+VOCAB = 23
+STEMS = [[(7 * s + i * i) % 11 for i in range(20)] for s in range(3)]
+EOS = (3,)
+
+
+def expected(request: Request) -> list[Slot]:
+    params = request.params
+    return beam_search(
+        lambda tokens: next_scores(tokens, VOCAB),
+        list(request.prompt_token_ids),
+        width=params.num_seqs,
+        max_tokens=params.max_tokens or 0,
+        ends={*params.stop_token_ids, *request.eos_token_ids},
+        length_penalty=params.length_penalty,
+        early_stopping=params.early_stopping,
+    )
+
+
+def beams(
+    request_id: str, prompt: list[int], max_tokens: int = 8, width: int = 3, **params: object
+) -> Request:
+    settings = {"n": width, "use_beam_search": True, "eos": EOS, **params}
+    return make_request(request_id, prompt, max_tokens, **settings)
+
+
+def check(results: Results, request: Request) -> None:
+    best = expected(request)
+    outputs = [o for o in results.outputs if o.request_id == request.request_id]
+    assert [o.index for o in outputs] == list(range(request.params.n))
+    for output, slot in zip(outputs, best, strict=False):
+        assert list(output.token_ids) == slot.tokens
+        assert [entry.token_id for entry in output.logprobs] == slot.tokens
+        score = sum(e.logprob for e in output.logprobs)
+        assert score / len(slot.tokens) ** request.params.length_penalty == pytest.approx(
+            slot.score
+        )
+        ends = slot.tokens[-1] in (*EOS, *request.params.stop_token_ids)
+        assert output.finish_reason == ("stop" if ends else "length")
+        own = slot.tokens[-1] if slot.tokens[-1] in request.params.stop_token_ids else None
+        assert output.stop_reason == own
+
+
+ASKED = st.lists(
+    st.fixed_dictionaries(
+        {
+            "stem": st.integers(0, 2),
+            "length": st.integers(1, 17),
+            "max_tokens": st.integers(1, 10),
+            "width": st.integers(1, 6),
+            "drop": st.integers(0, 3),  # how many fewer are given back
+            "is_beam": st.sampled_from([True, True, False]),
+            "length_penalty": st.sampled_from([0.0, 1.0, 2.0, -1.0, 0.6]),
+            "early_stopping": st.sampled_from([False, True, "never"]),
+            "stop_token_ids": st.sampled_from([(), (5,), (1, 9)]),
+            "priority": st.integers(-1, 1),
+        }
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    ASKED,
+    st.integers(7, 40),
+    st.sampled_from([1, 2, 3, 7, 100]),
+    st.integers(6, 9),
+    st.booleans(),
+    st.sampled_from(["fcfs", "priority"]),
+    st.booleans(),
+    st.sampled_from([(0, 0), (6, 0), (0, 9), (4, 7), (60, 200)]),
+    st.sampled_from(["blocks", "sequence", "recompute"]),
+)
+def test_beams_do_not_depend_on_memory_or_schedule(
+    asked: list[dict[str, object]],
+    num_blocks: int,
+    budget: int,
+    seats: int,
+    caching: bool,
+    policy: str,
+    match_tokens: bool,
+    tiers: tuple[int, int],
+    preemption_mode: str,
+) -> None:
+    host, disk = tiers if caching else (0, 0)
+    core = make_core(
+        num_blocks,
+        vocab=VOCAB,
+        match_tokens=match_tokens,
+        num_host_blocks=host,
+        num_disk_blocks=disk,
+        preemption_mode=preemption_mode,
+        prefix_caching=caching,
+        max_num_batched_tokens=budget,
+        max_num_seqs=seats,
+        scheduling_policy=policy,
+    )
+    requests = []
+    for i, each in enumerate(asked):
+        prompt = STEMS[each.pop("stem")][: each.pop("length")]
+        width, drop, is_beam = each["width"], each.pop("drop"), each.pop("is_beam")
+        if is_beam:
+            each |= {"n": max(1, width - drop), "beam_width": width}
+            requests.append(beams(f"r{i}", prompt, arrival=float(i), **each))
+        else:
+            max_tokens, priority = each["max_tokens"], each["priority"]
+            requests.append(
+                make_request(f"r{i}", prompt, max_tokens, priority, n=width, arrival=float(i))
+            )
+    results = run(core, requests, 20000)
+    for request in requests:
+        if request.params.use_beam_search:
+            check(results, request)
+        else:
+            for index in range(request.params.n):
+                tokens = results.tokens[request.request_id, index]
+                prompt = list(request.prompt_token_ids)
+                assert tokens == generate_alone(prompt, request.params.max_tokens, index, VOCAB)
+    assert core.scheduler.kv.pool.num_used == 0
+    assert not core.scheduler.sequences
