@@ -106,3 +106,12 @@ def test_the_prompt_alone() -> None:
     results = run(make_core(), [make_request("a", [1, 2, 3], 0, n=2, prompt_logprobs=0)])
     assert results.tokens == {("a", 0): [], ("a", 1): []}
     assert results.outputs[0].prompt_logprobs is not None
+
+
+def test_a_sequence_that_needs_all_blocks_does_not_wait_for_one_more_to_copy_into() -> None:
+    core = make_core(num_blocks=3, match_tokens=True)
+    first = list(range(10))
+    run(core, [make_request("a", first, 1)])
+    second = [*first[:6], 30, 31, 32, 33]  # ends inside the second block of the first
+    results = run(core, [make_request("b", second, 2)], max_steps=50)
+    assert results.tokens["b", 0] == generate_alone(second, 2)
