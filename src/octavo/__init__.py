@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from octavo.llm import LLM
+    from octavo.llm.beam_search import BeamSearchParams
     from octavo.request import SamplingParams
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "SamplingParams", "__version__"]
+__all__ = ["LLM", "BeamSearchParams", "SamplingParams", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> Any:
         from octavo.llm import LLM
 
         return LLM
+    if name == "BeamSearchParams":
+        from octavo.llm.beam_search import BeamSearchParams
+
+        return BeamSearchParams
     if name == "SamplingParams":
         from octavo.request import SamplingParams
 

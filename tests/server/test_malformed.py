@@ -53,7 +53,41 @@ BODIES = {
     "n zero": (COMPLETION, {"prompt": "a", "n": 0}, "n", ["at least 1", "at most 128", "0"]),
     "n bool": (COMPLETION, {"prompt": "a", "n": True}, "n", ["integer", "true"]),
     "n beyond sequences": (COMPLETION, {"prompt": "a", "n": 33}, "n", ["32", "33"]),
-    "best_of": (COMPLETION, {"prompt": "a", "best_of": 3}, "best_of", ["best_of=3", "n=1"]),
+    "best_of": (COMPLETION, {"prompt": "a", "n": 3, "best_of": 2}, "best_of", ["at least n (3)"]),
+    "best_of streamed": (
+        COMPLETION, {"prompt": "a", "best_of": 3, "stream": True}, "best_of",
+        ["n (1)", "got 3", "leave `stream` out"]),
+    "best_of beyond sequences": (CHAT, {"messages": [HI], "best_of": 33}, "best_of", ["32", "33"]),
+    "beams beyond sequences": (
+        COMPLETION, {"prompt": "a", "use_beam_search": True, "beam_width": 33}, "beam_width",
+        ["32", "33"]),
+    "beams fewer than n": (
+        CHAT, {"messages": [HI], "use_beam_search": True, "beam_width": 2, "n": 3}, "beam_width",
+        ["at least n (3)"]),
+    "two widths": (
+        COMPLETION, {"prompt": "a", "use_beam_search": True, "beam_width": 2, "best_of": 3},
+        "best_of", ["beam_width (2)", "3"]),
+    "beams drawn": (
+        COMPLETION, {"prompt": "a", "use_beam_search": True, "temperature": 0.7}, "temperature",
+        ["0 or 1", "0.7"]),
+    "beams filtered": (
+        COMPLETION, {"prompt": "a", "use_beam_search": True, "top_k": 5}, "top_k", ["0", "5"]),
+    "beams and stop": (
+        COMPLETION, {"prompt": "a", "use_beam_search": True, "stop": "x"}, "stop",
+        ["stop_token_ids"]),
+    "beams of nothing": (
+        COMPLETION, {"prompt": "a", "use_beam_search": True, "max_tokens": 0, "echo": True},
+        "max_tokens", ["at least 1"]),
+    "early_stopping": (
+        COMPLETION, {"prompt": "a", "use_beam_search": True, "early_stopping": "maybe"},
+        "early_stopping", ["never"]),
+    "length_penalty alone": (
+        COMPLETION, {"prompt": "a", "length_penalty": 2}, "length_penalty",
+        ["1.0", "use_beam_search", "2.0"]),
+    "beam_width alone": (
+        COMPLETION, {"prompt": "a", "beam_width": 2}, "beam_width", ["use_beam_search", "2"]),
+    "early_stopping alone": (
+        CHAT, {"messages": [HI], "early_stopping": True}, "early_stopping", ["use_beam_search"]),
     "stop number": (COMPLETION, {"prompt": "a", "stop": 5}, "stop", ["string", "5"]),
     "stop empty": (COMPLETION, {"prompt": "a", "stop": ["x", ""]}, "stop", ["stop[1]"]),
     "stop long": (COMPLETION, {"prompt": "a", "stop": "ab" * 600}, "stop", ["1 to 1024"]),
@@ -158,7 +192,6 @@ def test_a_body_that_is_not_json(live, name):
 
 UNSUPPORTED = {
     "suffix": (COMPLETION, " end"),
-    "use_beam_search": (COMPLETION, True),
     "prompt_logprobs": (COMPLETION, 1),
     "guided_json": (COMPLETION, {"type": "object"}),
     "guided_regex": (CHAT, "a+"),

@@ -13,6 +13,7 @@ from octavo.engine.outputs import TextDelta
 from octavo.engine.stats import EngineStats, RequestTimes
 from octavo.engine.sync import SyncEngine
 from octavo.errors import EngineError, RequestError
+from octavo.llm.beam_search import BeamSearchOutput, BeamSearchParams, search_output
 from octavo.llm.build import Built, Progress, build
 from octavo.llm.outputs import RequestOutput, new_output
 from octavo.llm.settings import engine_config, keywords_in_errors
@@ -117,6 +118,25 @@ class LLM:
         ids = [self.built.tokenizer.encode(text, add_special_tokens=False) for text in texts]
         return self._complete(texts, ids, sampling_params, use_tqdm)
 
+    def beam_search(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: BeamSearchParams,
+        *,
+        use_tqdm: bool = True,
+    ) -> list[BeamSearchOutput]:
+        """The likeliest continuations of prompts, searched together; in the order of the prompts.
+
+        `generate` does the same for SamplingParams with `use_beam_search`. Raises RequestError
+        before anything runs, EngineError if a search failed.
+        """
+        settled = params.to_sampling_params()
+        outputs = self.generate(prompts, settled, use_tqdm=use_tqdm)
+        for output in outputs:
+            if output.outputs[0].error is not None:
+                raise EngineError(output.outputs[0].error)
+        return [search_output(o, settled.length_penalty, self.built.tokenizer) for o in outputs]
+
     def stream(
         self, prompt: Prompt, sampling_params: SamplingParams | None = None
     ) -> Iterator[TextDelta]:
@@ -180,7 +200,14 @@ class LLM:
         self._times[times.request_id] = times
 
     def _stream(self, ids: list[int], params: SamplingParams | None) -> Iterator[TextDelta]:
-        for _, delta in self._run([ids], [params or self.built.default_sampling]):
+        params = params or self.built.default_sampling
+        if params.num_choices > params.n:
+            raise RequestError(
+                f"best_of: expected n ({params.n}) in a stream, got {params.best_of}; which are the"
+                " best is known at the end: use generate or chat",
+                "best_of",
+            )
+        for _, delta in self._run([ids], [params]):
             if delta.error is not None:
                 raise EngineError(delta.error)
             yield delta

@@ -25,6 +25,11 @@ class CompletionOutput:
     stop_reason: int | str | None = None
     error: str | None = None
 
+    @property
+    def cumulative_logprob(self) -> float | None:
+        """Sum of the tokens' log-probabilities, if they were asked for."""
+        return None if self.logprobs is None else sum(entry.logprob for entry in self.logprobs)
+
 
 @dataclass(slots=True)
 class RequestOutput:

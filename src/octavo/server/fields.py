@@ -6,7 +6,7 @@ A check raises PydanticCustomError; `parse.py` turns it into the API's error wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -122,6 +122,15 @@ def check_content(value: object) -> Content:
     return value
 
 
+def check_early_stopping(value: object) -> bool | Literal["never"] | None:
+    """True, false or "never"; null: left out."""
+    if value is None or isinstance(value, bool):
+        return value
+    if value != "never":
+        fail(f"expected true, false or 'never', got {shown(value)}")
+    return "never"
+
+
 _STRING = {"type": "string"}
 _IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 _STOP = {"type": "string", "minLength": 1, "maxLength": MAX_STOP_LENGTH}
@@ -152,6 +161,11 @@ LogitBiasField = Annotated[
     tuple[tuple[int, float], ...],
     PlainValidator(check_logit_bias),
     _any_of({"type": "object", "additionalProperties": {"type": "number"}}, {"type": "null"}),
+]
+EarlyStoppingField = Annotated[
+    bool | Literal["never"] | None,
+    PlainValidator(check_early_stopping),
+    _any_of({"type": "boolean"}, {"const": "never", "type": "string"}, {"type": "null"}),
 ]
 ContentField = Annotated[
     Content, PlainValidator(check_content), _any_of(_STRING, _PARTS, {"type": "null"})

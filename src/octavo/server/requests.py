@@ -7,7 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from octavo.server.fields import ContentField, LogitBiasField, PromptField, StopField
+from octavo.server.fields import (
+    ContentField,
+    EarlyStoppingField,
+    LogitBiasField,
+    PromptField,
+    StopField,
+)
 
 INT64 = 2**63
 MODELS_OWN = "the model's own, else {}"
@@ -106,7 +112,7 @@ class SamplingFields(Body):
         "the power of this: above 0 longer ones gain (only with use_beam_search)",
         1,
     )
-    early_stopping: bool | Literal["never"] | None = about(
+    early_stopping: EarlyStoppingField = about(
         "true: end when beam_width outputs are complete; false: go on while the best beginning, as "
         'it stands, beats the worst of them; "never": go on while it could at any length '
         "(only with use_beam_search)",
