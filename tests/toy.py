@@ -101,9 +101,10 @@ def next_token(
     return int.from_bytes(blake2b(data, digest_size=4).digest(), "little") % vocab
 
 
-def next_scores(token_ids: list[int], vocab: int = 50) -> list[float]:
+def next_scores(token_ids: list[int], vocab: int = 50, window: int | None = None) -> list[float]:
     """The log-probability of every token after `token_ids`; coarse, so that there are ties."""
-    data = ",".join(map(str, token_ids)).encode()
+    seen = token_ids if window is None else token_ids[-window:]
+    data = ",".join(map(str, seen)).encode()
     raw = [blake2b(data + bytes([i]), digest_size=1).digest()[0] for i in range(vocab)]
     return [-(x // 8) / 8 for x in raw]
 
@@ -179,7 +180,7 @@ class ToyRunner:
             result.sampled.setdefault(sample.seq_id, []).append(TokenLogprob(token, -1.0))
 
     def _candidates(self, known: list[int], num: int) -> Candidates:
-        scores = next_scores(known, self.vocab)
+        scores = next_scores(known, self.vocab, self.window)
         ids = sorted(range(self.vocab), key=lambda i: (-scores[i], i))[:num]
         best = tuple(scores[i] for i in ids)
         return Candidates(tuple(ids), best, best)

@@ -16,10 +16,10 @@ STEMS = [[(7 * s + i * i) % 11 for i in range(20)] for s in range(3)]
 EOS = (3,)
 
 
-def expected(request: Request) -> list[Slot]:
+def expected(request: Request, window: int | None = None) -> list[Slot]:
     params = request.params
     return beam_search(
-        lambda tokens: next_scores(tokens, VOCAB),
+        lambda tokens: next_scores(tokens, VOCAB, window),
         list(request.prompt_token_ids),
         width=params.num_seqs,
         max_tokens=params.max_tokens or 0,
@@ -36,8 +36,8 @@ def beams(
     return make_request(request_id, prompt, max_tokens, **settings)
 
 
-def check(results: Results, request: Request) -> None:
-    best = expected(request)
+def check(results: Results, request: Request, window: int | None = None) -> None:
+    best = expected(request, window)
     outputs = [o for o in results.outputs if o.request_id == request.request_id]
     assert [o.index for o in outputs] == list(range(request.params.n))
     for output, slot in zip(outputs, best, strict=False):
@@ -84,6 +84,7 @@ ASKED = st.lists(
     st.booleans(),
     st.sampled_from([(0, 0), (6, 0), (0, 9), (4, 7), (60, 200)]),
     st.sampled_from(["blocks", "sequence", "recompute"]),
+    st.sampled_from([None, None, 7]),
 )
 def test_beams_do_not_depend_on_memory_or_schedule(
     asked: list[dict[str, object]],
@@ -95,6 +96,7 @@ def test_beams_do_not_depend_on_memory_or_schedule(
     match_tokens: bool,
     tiers: tuple[int, int],
     preemption_mode: str,
+    window: int | None,
 ) -> None:
     host, disk = tiers if caching else (0, 0)
     core = make_core(
@@ -108,6 +110,7 @@ def test_beams_do_not_depend_on_memory_or_schedule(
         max_num_batched_tokens=budget,
         max_num_seqs=seats,
         scheduling_policy=policy,
+        window=window,
     )
     requests = []
     for i, each in enumerate(asked):
@@ -124,11 +127,12 @@ def test_beams_do_not_depend_on_memory_or_schedule(
     results = run(core, requests, 20000)
     for request in requests:
         if request.params.use_beam_search:
-            check(results, request)
+            check(results, request, window)
         else:
             for index in range(request.params.n):
                 tokens = results.tokens[request.request_id, index]
                 prompt = list(request.prompt_token_ids)
-                assert tokens == generate_alone(prompt, request.params.max_tokens, index, VOCAB)
+                num = request.params.max_tokens or 0
+                assert tokens == generate_alone(prompt, num, index, VOCAB, window)
     assert core.scheduler.kv.pool.num_used == 0
     assert not core.scheduler.sequences
