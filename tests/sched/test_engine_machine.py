@@ -194,7 +194,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.start()
         self.runner.memory.disk = disk
         entries = [(slot, key) for slot, (key, _) in sorted(disk.items())]
-        assert self.core.scheduler.kv.memory.restore(entries) == len(entries)
+        num = self.core.scheduler.kv.memory.restore(entries)
+        assert num == len({key.hash for _, key in entries})
 
     def teardown(self) -> None:
         if not hasattr(self, "core"):

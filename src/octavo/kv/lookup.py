@@ -71,17 +71,28 @@ class PrefixLookup:
         Where an equal block is known, the table takes that one and lets its own go.
         """
         extend_chain(table.chain, table.root, table.token_ids, num_full, self._block_size)
+        has_gap = False
         for i in range(max(table.num_indexed, table.num_dropped), num_full):
             own, key = table.block_ids[i], table.chain[i]
             known = self._pool.index(own, key)
             self._promises.keep(key.hash)
-            if self._memory.is_in_flight(known):
-                return  # not there yet, perhaps never: its own will be offered again
-            if known != own:
-                self._pool.release(own)
-                self._pool.acquire(known)
-                table.replace(i, known)
-            table.num_indexed = i + 1
+            if known != own and not self._replace(table, i, known):
+                has_gap = True  # its own will be offered again
+            if not has_gap:
+                table.num_indexed = i + 1
+
+    def _replace(self, table: Table, position: int, block_id: int) -> bool:
+        """Take an equal block and let one's own go; False if that one is not to be had."""
+        if self._memory.is_in_flight(block_id):  # perhaps it never comes
+            return False
+        own = table.block_ids[position]
+        is_one_more = self._pool.ref_count(own) > 1 and not self._pool.ref_count(block_id)
+        if is_one_more and not self._pool.num_free:
+            return False
+        self._pool.release(own)
+        self._pool.acquire(block_id)
+        table.replace(position, block_id)
+        return True
 
     def _hold(self, wanted: Sequence[Key]) -> dict[bytes, int]:
         """References to those that are on the device: to make room for one must not evict others.
@@ -142,4 +153,7 @@ class PrefixLookup:
             return None
         place = self._memory.find(found[0].hash)
         assert place is not None, "a child that no tier has"
+        is_near = place.tier is Tier.DEVICE or table.has_given_up
+        if not is_near and 2 * found[1] < self._block_size:  # quicker computed than brought
+            return None
         return place, *found

@@ -126,7 +126,7 @@ class KVManager:
     ) -> list[Place]:
         """Where the blocks lie that continue the table, up to the first that no tier has.
 
-        Empty unless slower tiers are needed. The last one may be a block that agrees in part.
+        Empty if `match` has found all there is. The last one may be a block that agrees in part.
         """
         return self._lookup.find_below(
             self.tables[seq_id], token_ids, _limit(token_ids, max_tokens)
