@@ -176,6 +176,19 @@ def test_a_damaged_store_is_emptied_and_that_is_said(tmp_path, filled, caplog):
     store.close()
 
 
+def test_a_changed_letter_in_about_json_is_damage_and_not_another_model(tmp_path, caplog):
+    about = open_and_close(tmp_path) / "about.json"
+    about.write_text(about.read_text().replace("weights of tiny", "weights of tinz"))
+    open_and_close(tmp_path)
+    assert "about.json is missing or damaged" in caplog.text
+
+
+def open_and_close(path):
+    store = open_store(path)
+    store.close()
+    return store.folder.path
+
+
 def test_a_label_as_long_as_it_does_not_say(tmp_path, caplog):
     """Its length is lmdb's own: to delete or replace it would spoil the page it lies in."""
     store = open_store(tmp_path)
