@@ -117,7 +117,9 @@ def preemption(args: argparse.Namespace) -> bool:
             moved[mode].append(copies.num_preempted / max(1, stats.num_preemptions))
             own, others = copies.num_preempted, copies.num_others
             counts[mode] = (stats.num_preemptions, own, others, stats.num_recomputed_tokens)
-    print("| mode | preemptions | blocks copied for them | each | others | recomputed tokens", end="")
+    print(
+        "| mode | preemptions | blocks copied for them | each | others | recomputed tokens", end=""
+    )
     print(" | tokens/s |\n|---|---|---|---|---|---|---|")
     for mode in MODES:
         rate = sum(lengths) / statistics.median(seconds[mode])

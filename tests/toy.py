@@ -127,7 +127,7 @@ class ToyRunner:
         self.tags: dict[str, int] = {}
         self.truth: Callable[[str], list[int]] | None = None
 
-    can_save = True
+    can_save = can_save_later = True
 
     def move(self, moves: Sequence[Move], timeout: float) -> MoveOutcome:
         return self.memory.execute(moves)

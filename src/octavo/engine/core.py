@@ -41,6 +41,11 @@ class Runner(Protocol):
         """True if the disk would take more blocks at once."""
         ...
 
+    @property
+    def can_save_later(self) -> bool:
+        """True unless the disk refuses blocks; it may be busy now."""
+        ...
+
     def close(self, timeout: float) -> None:
         """Finish what is being written, for `timeout` seconds at most, and let the disk go."""
         ...
@@ -150,7 +155,7 @@ class EngineCore:
     def close(self, timeout: float = 30.0) -> None:
         """The last thing: write what is not on the disk yet, for `timeout` seconds at most."""
         deadline = self.clock() + timeout
-        while self.has_unsaved and self.clock() < deadline:
+        while self.has_unsaved and self.runner.can_save_later and self.clock() < deadline:
             if self.save():
                 self.step()
             else:  # the disk is busy

@@ -50,6 +50,11 @@ class ModelRunner:
         """True if the disk would take more blocks at once."""
         return self._storage.can_save
 
+    @property
+    def can_save_later(self) -> bool:
+        """True unless the disk refuses blocks; it may be busy now."""
+        return self._storage.can_save_later
+
     def close(self, timeout: float) -> None:
         """Finish what is being written, for `timeout` seconds at most, and let the disk go."""
         self._storage.close(timeout)

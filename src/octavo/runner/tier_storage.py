@@ -90,6 +90,11 @@ class TierStorage:
         """True if the disk would take some more blocks at once."""
         return self.disk is not None and self.disk.has_room
 
+    @property
+    def can_save_later(self) -> bool:
+        """True unless the disk refuses blocks; it may be busy now."""
+        return self.disk is not None and not self.disk.refuses
+
     def close(self, timeout: float = 10.0) -> None:
         """Write what is on its way to the disk, for up to `timeout` seconds, and close it."""
         if self.disk is not None:
