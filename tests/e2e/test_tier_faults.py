@@ -118,7 +118,7 @@ def test_two_engines_on_one_store(model: Path, expected: list[list[int]], tmp_pa
 def test_a_store_of_another_model(model: Path, expected: list[list[int]], tmp_path: Path) -> None:
     other = make_hf(tmp_path / "other", "llama", seed=7)
     process = start(other, tmp_path / "store", 4, 3)
-    out, err = process.communicate(timeout=240)
+    _out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     said, _ = talk_to_the_end(model, tmp_path / "store", expected)
     assert said["missing"] == 0
