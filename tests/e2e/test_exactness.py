@@ -1,49 +1,34 @@
-"""The exactness contract in small: bench/exactness.py on fewer and shorter requests."""
+"""The exactness contract on the default model: `octavo verify` on fewer and shorter requests."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-from bench.exactness import COLD, Outcome, Way, differences, run, ways
-
-NUM_REQUESTS = 12
-MAX_PROMPT = 160
-MAX_TOKENS = 64
-FEW_BLOCKS = 20  # 320 tokens: the longest of these requests fits, a growing batch does not
-
-Workload = tuple[list[list[int]], list[int]]
+from octavo.bench.verify.regimes import REGIMES
 
 
-@pytest.fixture(scope="module")
-def workload(shared_dir: Path) -> Workload:
-    requests = json.loads((shared_dir / "bench" / "mixed64.json").read_text())["requests"]
-    some = [r for r in requests if len(r["prompt"]) <= MAX_PROMPT][:NUM_REQUESTS]
-    assert len(some) == NUM_REQUESTS
-    return [r["prompt"] for r in some], [min(r["max_tokens"], MAX_TOKENS) for r in some]
+def verify(*args: object) -> dict[str, Any]:
+    """What the command writes as JSON; it must succeed."""
+    command = [sys.executable, "-m", "octavo", "verify", *map(str, args), "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
-@pytest.fixture(scope="module")
-def cold(default_model_path: Path, workload: Workload) -> Outcome:
-    return run(COLD, str(default_model_path), *workload)
+def test_all_regimes(default_model_path: Path) -> None:
+    result = verify(default_model_path, "--num-requests", 8, "--max-tokens", 24)
+    assert len(result["regimes"]) == 1 + len(REGIMES)
+    assert result["is_good"]
 
 
-def test_the_cold_run_is_what_was_asked_for(cold: Outcome, workload: Workload) -> None:
-    assert [len(t) for t in cold.token_ids] == workload[1]
-    assert [len(b) // 8 for b in cold.logprobs] == workload[1]
-    assert (cold.num_preemptions, cold.num_cached_tokens) == (0, 0)
-    assert len({t[:8] for t in cold.token_ids}) > NUM_REQUESTS // 2  # not one text for all
-
-
-@pytest.mark.parametrize("way", ways(FEW_BLOCKS), ids=lambda w: w.name)
-def test_same_tokens_and_logprobs(
-    way: Way, cold: Outcome, default_model_path: Path, workload: Workload
-) -> None:
-    outcome = run(way, str(default_model_path), *workload)
-    assert differences(cold, outcome) == (0, 0)
-    if "num_kv_blocks" in way.settings:
-        assert outcome.num_preemptions > 3  # it happened at all
-    if way.passes > 1 and "num_kv_blocks" not in way.settings:
-        assert outcome.num_cached_tokens > 500
+def test_requests_that_were_recorded(default_model_path: Path, shared_dir: Path) -> None:
+    workload = shared_dir / "bench" / "mixed64.json"
+    args = ("--workload", workload, "--num-requests", 8, "--max-tokens", 32)
+    only = ("together", "from disk after a restart")
+    result = verify(default_model_path, *args, *(a for name in only for a in ("--only", name)))
+    assert result["is_good"]

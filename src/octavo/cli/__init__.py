@@ -1,4 +1,4 @@
-"""The command line: `octavo serve | generate | chat | pull | bench | cache`."""
+"""The command line: `octavo serve | generate | chat | verify | pull | bench | cache`."""
 
 from __future__ import annotations
 

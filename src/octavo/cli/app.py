@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from octavo import __version__
+from octavo.bench.verify.options import VerifyOptions
 from octavo.cli.bench import app as bench
 from octavo.cli.cache import app as cache
 from octavo.cli.help import WIDTH, GroupedCommand
@@ -24,6 +25,8 @@ from octavo.config import (
 ENGINE = (ModelConfig, CacheConfig, SchedulerConfig, DeviceConfig)
 ONE_REQUEST = ("serve_only", "many_only")
 """Settings that mean nothing to a command which runs one request at a time."""
+OFFLINE = ("serve_only",)
+"""The same for a command without a server."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -105,6 +108,21 @@ def chat(
     from octavo.cli.chat import chat
 
     chat(settings, system)
+
+
+@app.command(
+    cls=GroupedCommand,
+    epilog="""
+    octavo verify
+    octavo verify ./model.gguf --num-requests 6 --only preempted
+    """,
+)
+@with_options(ModelConfig, VerifyOptions, but=OFFLINE)
+def verify(settings: dict[str, Any]) -> None:
+    """Prove that the same requests give the same tokens, whatever the memory does."""
+    from octavo.cli.verify import verify
+
+    verify(settings)
 
 
 @app.command(cls=GroupedCommand)

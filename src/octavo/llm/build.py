@@ -95,8 +95,7 @@ def build(
     names = _names(config, path)
     tiers = make_tiers(config, checkpoint, kv_size, ops, names[0])
     kv = _manager(config.cache, kv_size, tiers)
-    window = checkpoint.spec.sliding_window
-    scheduler = Scheduler(config.scheduler, kv, kv_size.max_model_len, window)
+    scheduler = Scheduler(config.scheduler, kv, kv_size.max_model_len, checkpoint.spec.kv_window)
     return Built(
         config=config,
         core=EngineCore(scheduler, ModelRunner(model, ops, tiers.storage), time.monotonic),

@@ -1,0 +1,1 @@
+"""`octavo verify`: the exactness contract as a table."""
