@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
 from collections import Counter
 
+import pytest
+
+from octavo.engine.async_engine import AsyncEngine
+from octavo.engine.limits import EngineLimits
 from octavo.engine.stats import EngineStats
 from octavo.engine.stats_log import INTERVAL, StatsLog
+from octavo.request import SamplingParams
+from tests.engine.letters import Letters
 from tests.engine.witness import Witness
 from tests.sched.drive import make_core, make_request
 from tests.toy import generate_alone
@@ -124,3 +132,25 @@ def test_a_pause_is_not_counted() -> None:
     for at in (505.0, 510.0):
         log.observe(at)
     assert [line.split(", ")[1] for line in lines] == ["output: 10.0 tokens/s"]
+
+
+@pytest.mark.parametrize("log_stats", [True, False])
+def test_the_engine_writes_it(log_stats: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    core = make_core(max_model_len=200)  # its clock goes on by a second each time it is asked
+    limits = EngineLimits(
+        max_model_len=200, num_kv_blocks=64, block_size=4, max_num_seqs=8, vocab_size=100
+    )
+
+    async def main() -> None:
+        engine = AsyncEngine(core, Letters(), limits, log_stats=log_stats)  # type: ignore[arg-type]
+        await engine.start()
+        params = SamplingParams(max_tokens=60)
+        assert [d async for d in engine.generate([1, 2, 3], params, request_id="a")]
+        await engine.drain(5.0)
+
+    asyncio.run(main())
+    lines = [r.getMessage() for r in caplog.records if "KV blocks in use" in r.getMessage()]
+    assert (len(lines) > 3) == log_stats
+    assert len(lines) > 3 or not lines
+    assert all("running: 1, waiting: 0" in line for line in lines[:-1])
