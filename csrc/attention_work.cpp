@@ -7,8 +7,9 @@
 namespace octavo {
 namespace {
 
-// Rows of a unit: enough that a loaded key or value is used many times, few enough that their scores stay in cache.
-constexpr int kUnitRows = 24;
+// Rows of a unit: enough that a tile that was loaded, or rounded, is used many times, few enough that their scores stay in
+// the second-level cache.
+constexpr int kUnitRows = 48;
 
 // Rows of a shared item: the scores of so many fit in the first-level cache beside the tiles. What is more goes to the
 // next item, which finds the tiles in the second.
@@ -57,12 +58,13 @@ private:
         const size_t first_unit = work_.units.size();
         first_unit_.push_back(static_cast<int32_t>(first_unit));
         for (int32_t row = next_row(first, end); row < end;) {
-            const int32_t n = num_wanted(row, std::min(end, row + queries_per_unit_));
-            const int32_t part_begin = first_seen(before + row, window_) / kPartition;
-            const int32_t part_end = (before + row + n - 1) / kPartition + 1;
-            for (int32_t head = 0; head < num_kv_heads_; ++head) {
-                work_.units.push_back({seq, row, n, before + row, head, part_begin, part_end,
-                                       /*shared_end=*/part_begin, /*results=*/-1});
+            const int32_t n = num_wanted(row, end);
+            // Units of one size, about: a small one at the end would load all it needs for few rows.
+            const int32_t num_units = (n + queries_per_unit_ - 1) / queries_per_unit_;
+            for (int32_t i = 0; i < num_units; ++i) {
+                const int32_t begin = static_cast<int32_t>(static_cast<int64_t>(n) * i / num_units);
+                const int32_t stop = static_cast<int32_t>(static_cast<int64_t>(n) * (i + 1) / num_units);
+                add_unit(seq, row + begin, stop - begin, before + row + begin);
             }
             row = next_row(row + n, end);
         }
@@ -70,6 +72,15 @@ private:
         const int32_t full_parts = (work_.units.back().first_position + 1) / kPartition;
         if (full_parts > 0 && plan_.context_of(seq) <= window_) {
             candidates.push_back({seq, plan_.tiles_of(seq), full_parts});
+        }
+    }
+
+    void add_unit(int seq, int32_t row, int32_t n, int32_t position) {
+        const int32_t part_begin = first_seen(position, window_) / kPartition;
+        const int32_t part_end = (position + n - 1) / kPartition + 1;
+        for (int32_t head = 0; head < num_kv_heads_; ++head) {
+            work_.units.push_back({seq, row, n, position, head, part_begin, part_end, /*shared_end=*/part_begin,
+                                   /*results=*/-1});
         }
     }
 
