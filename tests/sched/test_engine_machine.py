@@ -7,11 +7,13 @@ Each request that ends by itself must give the tokens of the cold, lone run, and
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from octavo.engine.core import EngineCore
 from octavo.request import Request
@@ -20,61 +22,53 @@ from tests.toy import TAG, ToyRunner, generate_alone
 
 BLOCK, MAX_LEN = 4, 32
 STEMS = [[(7 * s + i * i) % 11 for i in range(MAX_LEN)] for s in range(3)]
-WHICH = st.integers(0, 1000)
 VOCAB = 12
+
+
+BEGIN = {
+    "num_blocks": [8, 8, 9, 11, 16],  # 8 are just enough for the longest request
+    "max_num_batched_tokens": [1, 3, 7, 100],
+    "tiers": [(0, 0), (3, 0), (0, 5), (1, 1), (4, 7), (30, 60)],
+    "prefix_caching": [True, True, True, False],
+    "max_num_seqs": [3, 6],
+    "match_tokens": [True, False],
+    "window": [None, None, 3, 6, 9],
+    "preemption_mode": ["blocks", "sequence", "recompute"],
+    "scheduling_policy": ["fcfs", "priority"],
+    "speculative": [None, "ngram"],
+}
+VERBS = ["ask"] * 5 + ["steps"] * 6 + ["abort"] + ["trouble"] * 2
+TROUBLES = (
+    ["move", "execute"] + ["save"] * 2 + ["slow"] * 3 + ["full"] * 2 + ["damaged"] * 4 + ["restart"]
+)
+NUMBER = st.integers(0, 2**20)
 
 
 class EngineMachine(RuleBasedStateMachine):
     core: EngineCore
 
-    @initialize(
-        num_blocks=st.sampled_from([8, 8, 9, 11, 16]),  # 8 are just enough for the longest request
-        budget=st.sampled_from([1, 3, 7, 100]),
-        tiers=st.sampled_from([(0, 0), (3, 0), (0, 5), (1, 1), (4, 7), (30, 60)]),
-        caching=st.sampled_from([True, True, True, False]),
-        options=st.fixed_dictionaries(
-            {
-                "max_num_seqs": st.integers(3, 6),
-                "match_tokens": st.booleans(),
-                "window": st.sampled_from([None, None, 3, 6, 9]),
-                "preemption_mode": st.sampled_from(["blocks", "sequence", "recompute"]),
-                "scheduling_policy": st.sampled_from(["fcfs", "priority"]),
-                "speculative": st.sampled_from([None, "ngram"]),
-            }
-        ),
-    )
-    def begin(
-        self,
-        num_blocks: int,
-        budget: int,
-        tiers: tuple[int, int],
-        caching: bool,
-        options: dict[str, Any],
-    ) -> None:
-        host, disk = tiers if caching else (0, 0)
-        self.window = options["window"]
-        self.options = {
-            "num_blocks": num_blocks,
-            "max_num_batched_tokens": budget,
-            "prefix_caching": caching,
-            "num_host_blocks": host,
-            "num_disk_blocks": disk,
-            "vocab": VOCAB,
-            "max_model_len": MAX_LEN,
-            **options,
-        }
+    @initialize(options=st.fixed_dictionaries({k: st.sampled_from(v) for k, v in BEGIN.items()}))
+    def begin(self, options: dict[str, Any]) -> None:
+        self.options = dict(options)
+        host, disk = self.options.pop("tiers")
+        if self.options["prefix_caching"]:
+            self.options |= {"num_host_blocks": host, "num_disk_blocks": disk}
+        self.options |= {"vocab": VOCAB, "max_model_len": MAX_LEN}
+        self.window = self.options["window"]
         self.count = 0
         self.start()
 
+    @rule(verb=st.sampled_from(VERBS), number=NUMBER)
+    def do(self, verb: str, number: int) -> None:
+        """One verb. A single rule: hypothesis would not draw many in the proportions wanted."""
+        getattr(self, verb)(random.Random(number))
+
     def start(self) -> None:
-        self.core = make_core(num_blocks=self.options["num_blocks"], **self.rest())
+        self.core = make_core(**self.options)
         self.runner.truth = lambda seq_id: self.core.scheduler.sequences[seq_id].tokens
         self.requests: dict[str, Request] = {}
         self.gone: set[str] = set()  # aborted, or a step of it failed
         self.results = Results()
-
-    def rest(self) -> dict[str, Any]:
-        return {name: value for name, value in self.options.items() if name != "num_blocks"}
 
     @property
     def runner(self) -> ToyRunner:
@@ -83,56 +77,33 @@ class EngineMachine(RuleBasedStateMachine):
 
     # -- users -------------------------------------------------------------------------------------
 
-    @rule(
-        stem=st.integers(0, 2),
-        length=st.integers(1, MAX_LEN - 1) | st.integers(20, MAX_LEN - 1),
-        new=st.integers(0, 12),
-        n=st.sampled_from([1, 1, 1, 2, 3]),
-        priority=st.integers(-1, 1),
-        salt=st.sampled_from([None, None, "a", ""]),
-        prompt_logprobs=st.sampled_from([None, None, None, 1]),
-    )
-    def ask(
-        self,
-        stem: int,
-        length: int,
-        new: int,
-        n: int,
-        priority: int,
-        salt: str | None,
-        prompt_logprobs: int | None,
-    ) -> None:
+    def ask(self, rng: random.Random) -> None:
         self.count += 1
+        length, salt = rng.randint(1, MAX_LEN - 1), rng.choice([None, None, "a", ""])
         request = make_request(
             f"r{self.count}",
-            STEMS[stem][:length],
-            min(new, MAX_LEN - length),
-            n=n,
-            priority=priority,
+            rng.choice(STEMS)[:length],
+            min(rng.randrange(13), MAX_LEN - length),
+            n=rng.choice([1, 1, 1, 2, 3]),
+            priority=rng.randint(-1, 1),
             arrival=float(self.count),
             cache_salt=salt,
-            prompt_logprobs=prompt_logprobs,
+            prompt_logprobs=rng.choice([None, None, None, 1]),
         )
         self.requests[request.request_id] = request
         self.runner.tags[request.request_id] = TAG * [None, "a", ""].index(salt)
         self.core.add_request(request)
 
-    @precondition(lambda self: self.requests)
-    @rule(which=WHICH)
-    def abort(self, which: int) -> None:
-        request_id = sorted(self.requests)[which % len(self.requests)]
-        self.core.abort_request(request_id)
-        self.gone.add(request_id)
-        self.core.check()
+    def abort(self, rng: random.Random) -> None:
+        if self.requests:
+            request_id = rng.choice(sorted(self.requests))
+            self.core.abort_request(request_id)
+            self.gone.add(request_id)
+            self.core.check()
 
-    @rule(num=st.integers(1, 6))
-    def steps(self, num: int) -> None:
-        for _ in range(num):
+    def steps(self, rng: random.Random) -> None:
+        for _ in range(rng.randint(1, 12)):
             self.step()
-
-    @rule(num=st.integers(5, 20))
-    def many_steps(self, num: int) -> None:
-        self.steps(num)
 
     def step(self) -> None:
         outputs = self.core.step()
@@ -144,37 +115,21 @@ class EngineMachine(RuleBasedStateMachine):
             if output.finish_reason == "error":
                 self.gone.add(output.request_id)
 
-    # -- troubles: one rule, so that they do not crowd out the rest -------------------------------
+    # -- troubles ----------------------------------------------------------------------------------
 
-    @rule(
-        kind=st.sampled_from(
-            [
-                "move fails",
-                "execute fails",
-                "save",
-                "save",
-                "slow",
-                "slow",
-                "full",
-                "damaged",
-                "restart",
-            ]
-        ),
-        num=st.integers(0, 9),
-    )
-    def trouble(self, kind: str, num: int) -> None:
-        memory = self.runner.memory
-        if kind.endswith("fails"):
-            self.a_step_fails(kind.split()[0])
+    def trouble(self, rng: random.Random) -> None:
+        memory, kind = self.runner.memory, rng.choice(TROUBLES)
+        if kind in ("move", "execute"):
+            self.a_step_fails(kind)
         elif kind == "save":
-            self.core.save(num)
+            self.core.save(rng.randrange(9))
         elif kind == "slow":
-            memory.delay = num % 4
+            memory.delay = rng.randrange(4)
         elif kind == "full":
-            memory.broken_slots = set(range(num % 5))
+            memory.broken_slots = set(range(rng.randrange(5)))
         elif kind == "damaged" and memory.disk:
-            del memory.disk[sorted(memory.disk)[num % len(memory.disk)]]
-        elif kind == "restart" and self.options["num_disk_blocks"]:
+            del memory.disk[rng.choice(sorted(memory.disk))]
+        elif kind == "restart" and self.options.get("num_disk_blocks"):
             self.restart()
         self.core.check()
 
@@ -230,5 +185,15 @@ class EngineMachine(RuleBasedStateMachine):
             assert [entry and entry.token_id for entry in entries] == [None, *prompt[1:]]
 
 
-EngineMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+EngineMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestEngine = EngineMachine.TestCase
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_walks(seed: int) -> None:
+    for part in range(10):
+        rng, machine = random.Random(10 * seed + part), EngineMachine()
+        machine.begin({name: rng.choice(values) for name, values in BEGIN.items()})
+        for _ in range(60):
+            machine.do(rng.choice(VERBS), rng.randrange(2**20))
+        machine.teardown()

@@ -97,10 +97,10 @@ class PrefixLookup:
     def _hold(self, wanted: Sequence[Key]) -> dict[bytes, int]:
         """References to those that are on the device: to make room for one must not evict others.
 
-        What lies below is warmed for the same reason.
+        What lies below is warmed for the same reason, the first of them most.
         """
         here = dict[bytes, int]()
-        for key in wanted:
+        for key in reversed(wanted):
             block_id = self._memory.acquire(key)
             if block_id is None:
                 self._memory.touch(key)

@@ -276,9 +276,9 @@ class KVManager:
 
     def is_in_flight(self, seq_id: str) -> bool:
         """True while blocks of the sequence are on their way from the disk: it must not run."""
-        if not self.memory.num_in_flight:
+        table = self.tables.get(seq_id)
+        if table is None or not self.memory.num_in_flight:
             return False
-        table = self.tables[seq_id]
         return any(map(self.memory.is_in_flight, table.block_ids[table.num_dropped :]))
 
     def awaits(self, seq_id: str, num_tokens: int) -> bool:

@@ -149,6 +149,8 @@ class Scheduler:
             if seq.is_running:
                 run = self._run(seq, max(1, self._share(seq, budget)))
             elif admitting and (share := self._share(seq, budget)) > 0:
+                if self.kv.is_in_flight(seq.seq_id):
+                    continue
                 self._match(seq)
                 if self._awaits(seq):
                     continue
