@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -115,6 +116,7 @@ def _runs(
     runs: dict[str, list[Run]] = {name: [] for name in names}
     for _ in range(repeats):
         for name in names:
+            gc.collect()  # the KV memory of the engine before this one
             with closing(start({**ALLOCATORS[name], **size})) as llm:
                 runs[name].append(measure(llm, name, workload))
             bar.advance(f"{workload.name}, {name}")

@@ -81,6 +81,6 @@ def _limit(gain: Gain, result: Result, knee: float) -> str:
     else:
         text += (
             f" The batch itself is {gain.batch / gain.batch_against:.2f}x as large: more can come "
-            "only of work that is shared."
+            "only of longer outputs (which the others reserve from the start) or of shared work."
         )
     return text
