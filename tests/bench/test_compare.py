@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 from octavo import LLM, SamplingParams
 from octavo.bench.compare.measure import ALLOCATORS, Run
 from octavo.bench.compare.meter import Memory, Step, memory_of
+from octavo.bench.compare.overhead import Overhead
 from octavo.bench.compare.page import render
 from octavo.bench.compare.result import Result
 from octavo.bench.compare.roofline import Roofline, fit
-from octavo.bench.compare.words import limits, meaning
+from octavo.bench.compare.words import caution, limits, meaning
 from octavo.bench.compare.workloads import Draw, Workload, load
 from octavo.bench.workload.sample import Sample
 from tests.bench.conftest import Octavo
@@ -235,6 +237,24 @@ def test_a_machine_with_a_late_knee_needs_no_excuse() -> None:
     result = result_of(Roofline(0.100, 0.001, 0.0), 24, 6)
     assert result.gains[0].is_met
     assert len(list(limits(result))) == 1
+
+
+def test_a_busy_machine_is_named() -> None:
+    result = result_of(Roofline(0.1, 0.001, 0.0), 24, 6)
+    assert caution(result) == ""
+    result.machine["load_average"] = 7.5
+    assert "load 7.5 on 2 cores" in caution(result)
+    assert "load 7.5 on 2 cores" in render(result)
+
+
+def test_the_cost_is_said_with_its_spread() -> None:
+    result = result_of(Roofline(0.1, 0.001, 0.0), 24, 6)
+    cases = [Overhead("a", "", 99.5, 100, 0.996, 0.9, 1.1), Overhead("b", "", 1, 1, 1.0, 1, 1)]
+    said = meaning(dataclasses.replace(result, overheads=tuple(cases)))
+    assert said.endswith("paging costs nothing that shows (a; single turns 0.90 to 1.10).")
+    cases.append(Overhead("c", "", 98, 100, 0.98, 0.97, 0.99))
+    said = meaning(dataclasses.replace(result, overheads=tuple(cases)))
+    assert said.endswith("paging costs 2.0 % at most (c; single turns 0.97 to 0.99).")
 
 
 def test_workloads_fit_the_context() -> None:

@@ -47,6 +47,7 @@ def render(result: Result) -> str:
     return template.render(
         result=result,
         meaning=words.meaning(result),
+        caution=words.caution(result),
         limits=list(words.limits(result)),
         parts=PARTS,
         series=[(CSS[name], name) for name in ALLOCATORS if any(_named(result, name))],

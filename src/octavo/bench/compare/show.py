@@ -41,6 +41,8 @@ def show(result: Result) -> None:
     for text in words.limits(result):
         print(text)
     print(f"\n{words.meaning(result)}")
+    if caution := words.caution(result):
+        print(caution)
 
 
 def _memory(run: Run) -> list[str]:

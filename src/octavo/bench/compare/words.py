@@ -32,11 +32,23 @@ def meaning(result: Result) -> str:
 
 def _cost(result: Result) -> str:
     worst = min(result.overheads, key=lambda case: case.ratio)
+    spread = f"{worst.case}; single turns {worst.least:.2f} to {worst.greatest:.2f}"
     if worst.ratio >= 0.995:
-        return "Where memory is not short, paging costs nothing that can be measured."
+        return f"Where memory is not short, paging costs nothing that shows ({spread})."
     return (
         f"Where memory is not short, paging costs {100 * (1 - worst.ratio):.1f} % at most "
-        f"({worst.case})."
+        f"({spread})."
+    )
+
+
+def caution(result: Result) -> str:
+    """What to keep in mind about the times; empty if nothing."""
+    load, cores = result.machine["load_average"], result.machine["cores"]
+    if load <= cores + 1:
+        return ""
+    return (
+        f"This machine was busy with other work (load {load:g} on {cores} cores): counts and "
+        "shares of memory are right, times are not worth much. --repeats and --turns take more."
     )
 
 

@@ -35,6 +35,7 @@ class Demand:
             one.params.n * -(-(len(one.prompt) + one.num_tokens) // block_size) for one in asked
         )
         self.longest = -(-max_model_len // block_size)
+        self.most_choices = max(one.params.n for one in asked)
 
     def few(self, asked: int | None) -> int:
         """Blocks of the regimes that run out of them: the longest sequence fits, hardly more."""
@@ -54,6 +55,9 @@ def settings_of(
         "num_kv_blocks": demand.few(options.few_blocks) if regime.is_short else demand.many,
         **regime.settings,
     }
+    if "kv_allocator" in settings:  # all choices of a request must find their runs at once
+        num_blocks = demand.most_choices * demand.longest
+        settings["num_kv_blocks"] = max(settings["num_kv_blocks"], num_blocks)
     room = 3 * demand.num_blocks * block_bytes
     if regime.host:  # with a disk below it, so small that it overflows
         settings["host_kv_bytes"] = (

@@ -46,6 +46,24 @@ REGIMES = (
     Regime("all found again, alone", ("tokens_found",), ONE, is_alone=True, passes=2),
     Regime("forked (n = 3)", ("forks", "num_cow_copies"), forks=True),
     Regime("guessed tokens", ("num_guessed_tokens",), {"speculative": "ngram"}),
+    Regime(
+        "contiguous-max, in chunks",
+        ("chunks",),
+        {"kv_allocator": "contiguous-max", "max_num_batched_tokens": 37},
+        is_short=True,
+    ),
+    Regime(
+        "contiguous-pow2, few blocks",
+        ("steps_shared",),
+        {"kv_allocator": "contiguous-pow2"},
+        is_short=True,
+    ),
+    Regime(
+        "contiguous-oracle, few blocks",
+        ("steps_shared",),
+        {"kv_allocator": "contiguous-oracle", "speculative": "ngram"},
+        is_short=True,
+    ),
     Regime("preempted, nothing cached", PREEMPTED, OFF, is_short=True),
     Regime("preempted: blocks", PREEMPTED, is_short=True),
     Regime(
