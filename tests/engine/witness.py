@@ -30,7 +30,7 @@ class Witness:
         self.open: set[tuple[str, int]] = set()
         self.reading: list[int] = []  # blocks that copies of the step under way read
         self.started: set[str] = set()
-        self.robbed: dict[str, set[int]] = {}  # positions that a sequence has lost to others
+        self.robbed: dict[Any, set[int]] = {}  # positions that a sequence has lost to others
         self.has_run = False
         self.mismatch: AssertionError | None = None
         self._watch_runner()
@@ -72,7 +72,8 @@ class Witness:
             self.count["prefix_cache_hit_blocks"] += start // self.kv.block_size
         self.started.add(seq_id)
         self.count["computed_tokens"] += num_tokens
-        again = self.robbed.get(seq_id, set()) & set(range(start, start + num_tokens))
+        seq = self.core.scheduler.sequences[seq_id]  # beams come and go under the same name
+        again = self.robbed.get(seq, set()) & set(range(start, start + num_tokens))
         self.count["num_recomputed_tokens"] += len(again)
 
     def _watch_kv(self) -> None:
@@ -126,24 +127,31 @@ class Witness:
 
     def _watch_scheduler(self) -> None:
         scheduler, rob = self.core.scheduler, self.core.scheduler._take_from
-        wait = scheduler.waiting.add
+        wait, run = scheduler.waiting.add, scheduler.running.add
+        seated: set[Any] = set()
 
         def watched_rob(kv: Any, seq_id: str, num: int) -> int:
-            free, tokens = kv.num_free, scheduler.sequences[seq_id].num_computed
+            seq = scheduler.sequences[seq_id]
+            free, tokens = kv.num_free, seq.num_computed
             result = rob(kv, seq_id, num)
             self.count["num_preempted_blocks"] += kv.num_free - free
             lost = set(range(kv.num_computed(seq_id), tokens))
             self.count["num_preempted_tokens"] += len(lost)
-            self.robbed.setdefault(seq_id, set()).update(lost)
+            self.robbed.setdefault(seq, set()).update(lost)
             return result
 
         def watched_wait(seq: Any) -> None:
-            self.count["num_preemptions"] += seq.request.request_id in self.requests
+            self.count["num_preemptions"] += seq in seated
             self.requests[seq.request.request_id] = seq.request
             wait(seq)
 
+        def watched_run(seq: Any) -> None:
+            seated.add(seq)
+            run(seq)
+
         scheduler._take_from = watched_rob
         scheduler.waiting.add = watched_wait  # type: ignore[method-assign]
+        scheduler.running.add = watched_run  # type: ignore[method-assign]
 
     # -- from outside ------------------------------------------------------------------------------
 
@@ -183,7 +191,10 @@ class Witness:
         seen = {name: getattr(stats, name) for name in expected}
         wrong = {name: (seen[name], num) for name, num in expected.items() if seen[name] != num}
         assert not wrong, f"{wrong}: (statistics, by hand)"
-        assert stats.num_requests_running + stats.num_requests_waiting == len(self.open)
+        num_sequences = stats.num_requests_running + stats.num_requests_waiting
+        assert num_sequences == len(self.core.scheduler.sequences)
+        if not any(r.params.use_beam_search for r in self.requests.values()):
+            assert num_sequences == len(self.open)  # beams are no choices
         left = {f.name for f in EngineStats.__dataclass_fields__.values()} - set(expected)
         assert left == NOT_COUNTED_HERE, "a number that nobody checks"
 

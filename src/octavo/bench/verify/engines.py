@@ -32,7 +32,8 @@ class Demand:
 
     def __init__(self, asked: Sequence[Asked], block_size: int, max_model_len: int) -> None:
         self.num_blocks = sum(
-            one.params.n * -(-(len(one.prompt) + one.num_tokens) // block_size) for one in asked
+            one.params.num_seqs * -(-(len(one.prompt) + one.num_tokens) // block_size)
+            for one in asked
         )
         self.longest = -(-max_model_len // block_size)
         self.most_choices = max(one.params.n for one in asked)

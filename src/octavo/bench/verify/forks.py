@@ -14,13 +14,21 @@ NUM_CHOICES = 3
 NUM_REQUESTS = 4
 """So many requests are enough: each of their choices is computed once more, alone."""
 
+_DRAWN: dict[str, Any] = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "use_beam_search": False,
+    "beam_width": None,
+}
+
 
 def forked(asked: Sequence[Asked]) -> list[Asked]:
     """The first requests, drawn at temperature 1, with several choices each."""
     return [
         Asked(
             one.prompt,
-            replace(one.params, n=NUM_CHOICES, temperature=1.0, top_p=1.0, top_k=0, seed=7 + i),
+            replace(one.params, n=NUM_CHOICES, seed=7 + i, **_DRAWN),
         )
         for i, one in enumerate(asked[:NUM_REQUESTS])
     ]

@@ -60,7 +60,7 @@ def requests_of(options: VerifyOptions, limits: EngineLimits, tokenizer: Tokeniz
 
 
 def drawn(num: int, vocab_size: int, block_size: int) -> list[Asked]:
-    """Greedy ones and drawn ones, some with two choices.
+    """Greedy ones and drawn ones, some with two choices, some searched with beams.
 
     Half of them begin alike, up to the middle of a block; some repeat a phrase, so that tokens can
     be guessed.
@@ -87,6 +87,7 @@ def _params(i: int, max_tokens: int) -> SamplingParams:
         {"temperature": 0.0},
         {"temperature": 1.0, "top_p": 0.95, "n": 2},
         {"temperature": 0.7, "top_k": 40, "repetition_penalty": 1.1, "presence_penalty": 0.2},
+        {"temperature": 0.0, "use_beam_search": True, "beam_width": 4, "n": 2},
     ]
     kind = kinds[i % len(kinds)]
     return SamplingParams(max_tokens=max_tokens, ignore_eos=True, logprobs=2, seed=i, **kind)
