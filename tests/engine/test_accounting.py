@@ -137,7 +137,7 @@ def test_a_pause_is_not_counted() -> None:
 
 @pytest.mark.parametrize("log_stats", [True, False])
 def test_the_engine_writes_it(log_stats: bool, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="octavo")
     core = make_core(max_model_len=200)  # its clock goes on by a second each time it is asked
     limits = EngineLimits(
         max_model_len=200, num_kv_blocks=64, block_size=4, max_num_seqs=8, vocab_size=100

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from octavo.request import SamplingParams
+
 
 @dataclass(frozen=True, slots=True)
 class Regime:
@@ -27,6 +29,10 @@ class Regime:
     host: bool = False
     disk: bool = False
     forks: bool = False
+
+    def takes(self, params: SamplingParams) -> bool:
+        """True if it runs such a request: beams share blocks, which contiguous runs do not."""
+        return not (params.use_beam_search and "kv_allocator" in self.settings)
 
 
 OFF = {"enable_prefix_caching": False}

@@ -85,7 +85,9 @@ class Verification:
         """Every pass of a regime, compared."""
         begin = time.perf_counter()
         watch = Watch(self._options.block_size, regime.settings.get("threads", self._num_threads))
-        asked = forked(self.asked) if regime.forks else self.asked
+        asked = [one for one in self.asked if regime.takes(one.params)]
+        if regime.forks:
+            asked = forked(asked)
         row = Row(regime, len(asked))
         demand = Demand(asked, self._options.block_size, self._max_model_len)
         with tempfile.TemporaryDirectory(prefix="octavo-verify-") as folder:
@@ -110,7 +112,8 @@ class Verification:
         self, regime: Regime, asked: Sequence[Asked], outputs: Sequence[Any], got: Answers
     ) -> list[Difference]:
         if not regime.forks:
-            return differences(self.expected, got)
+            pairs = zip(self.asked, self.expected, strict=True)
+            return differences([answer for one, answer in pairs if regime.takes(one.params)], got)
         with self._make(COLD.settings) as llm:
             return unforked(llm, asked, outputs, got)
 
