@@ -86,3 +86,30 @@ ROPE_CASES: dict[str, tuple[dict[str, Any], int]] = {
     "llama3-1b": (_rope(5e5, 64, 131072, **{**_LLAMA3, "factor": 32.0}), 131072),
 }
 """Name -> config.json of a model with that rope, and the longest length served."""
+
+BEAM_WIDTHS = (2, 3, 4, 5, 6)
+BEAM_RULES: tuple[tuple[float, bool | str], ...] = (
+    (0.0, False),
+    (1.0, False),
+    (2.0, "never"),
+    (1.0, True),
+)
+"""Length penalty and early stopping."""
+
+BEAM_PROMPTS = (
+    (1, 5),
+    (2, 5),
+    (7, 5),
+    (15, 5),
+    (16, 5),
+    (17, 5),
+    (24, 5),
+    (31, 5),
+    (33, 5),
+    (40, 5),
+)
+"""Length of prompts, and how many have it."""
+
+BEAM_TOKENS = 16
+BEAM_ENDS = tuple(range(2, 482, 12))
+"""Tokens that end a beam: so many that a random model meets them now and then."""

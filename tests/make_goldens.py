@@ -1,9 +1,11 @@
 """Makes tests/goldens/*.npz with transformers in float32: what Octavo's models are compared with.
 
     pip install torch transformers gguf tokenizers
-    python tests/make_goldens.py tiny rope
+    python tests/make_goldens.py tiny beams rope
     python tests/make_goldens.py default --model SmolLM2-135M-Instruct.Q4_1.gguf --text wikitext2_test.txt
 
+beams: what beam search gives for prompts on the tiny model `llama`, in all combinations of golden_models.py; only
+prompts on which float32 and float64 agree, so that no choice hangs on a rounding.
 tiny: log-probabilities for every tiny model of golden_models.py. rope: frequencies of all scalings. default: the same
 for the default model, its weights dequantised from the GGUF file, and its perplexity on 16 windows of 1,024 tokens.
 """
@@ -23,7 +25,18 @@ import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from golden_models import GGUF_MODELS, PROMPT_LENGTHS, ROPE_CASES, golden_sizes, make_golden_model
+from golden_models import (
+    BEAM_ENDS,
+    BEAM_PROMPTS,
+    BEAM_RULES,
+    BEAM_TOKENS,
+    BEAM_WIDTHS,
+    GGUF_MODELS,
+    PROMPT_LENGTHS,
+    ROPE_CASES,
+    golden_sizes,
+    make_golden_model,
+)
 from tiny_gguf import LAYER_NAMES, TOP_NAMES
 from tiny_models import VARIANTS, hf_config
 
@@ -136,6 +149,71 @@ def make_rope() -> None:
     np.savez_compressed(GOLDENS / "rope.npz", **result)
 
 
+def search(
+    model: Any, prompts: list[list[int]], width: int, rule: tuple[float, bool | str]
+) -> list[tuple[list[list[int]], list[float]]]:
+    """For each of `prompts`, equally long: outputs, best first, without the prompt; their scores."""
+    with torch.no_grad():
+        result = model.generate(
+            torch.tensor(prompts),
+            attention_mask=torch.ones(len(prompts), len(prompts[0]), dtype=torch.long),
+            num_beams=width,
+            num_return_sequences=width,
+            max_new_tokens=BEAM_TOKENS,
+            do_sample=False,
+            length_penalty=rule[0],
+            early_stopping=rule[1],
+            eos_token_id=list(BEAM_ENDS),
+            pad_token_id=0,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+    outputs = []
+    for row in result.sequences[:, len(prompts[0]) :].tolist():
+        end = next((i for i, token in enumerate(row) if token in BEAM_ENDS), len(row) - 1)
+        outputs.append(row[: end + 1])
+    scores = result.sequences_scores.tolist()
+    return [(outputs[i : i + width], scores[i : i + width]) for i in range(0, len(outputs), width)]
+
+
+def make_beams() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = make_golden_model(Path(folder), "llama")
+        load = transformers.AutoModelForCausalLM.from_pretrained
+        single, double = (
+            load(path, dtype=dtype, attn_implementation="eager").eval()
+            for dtype in (torch.float32, torch.float64)
+        )
+    rng = np.random.default_rng(23)
+    cases = [(width, rule) for rule in BEAM_RULES for width in BEAM_WIDTHS]
+    kept: list[list[int]] = []
+    outputs: list[list[int]] = []
+    scores: list[float] = []
+    for length, num in BEAM_PROMPTS:
+        prompts = rng.integers(3, 500, (num + 4, length)).tolist()
+        found = [search(single, prompts, *case) for case in cases]
+        again = [search(double, prompts, *case) for case in cases]
+        agree = [
+            i for i in range(len(prompts))
+            if all(f[i][0] == a[i][0] for f, a in zip(found, again, strict=True))
+        ]  # fmt: skip
+        print(length, "tokens:", len(agree), "of", len(prompts), "prompts agree", flush=True)
+        for i in agree[:num]:
+            kept.append(prompts[i])
+            for each in found:
+                outputs += each[i][0]
+                scores += each[i][1]
+    assert len(kept) == sum(num for _, num in BEAM_PROMPTS)
+    np.savez_compressed(
+        GOLDENS / "beams.npz",
+        prompts=np.concatenate(kept).astype(np.uint16),
+        prompt_lengths=np.array([len(p) for p in kept], np.uint8),
+        tokens=np.concatenate(outputs).astype(np.uint16),
+        lengths=np.array([len(o) for o in outputs], np.uint8),
+        scores=np.array(scores, np.float32),
+    )
+
+
 def default_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
     """SmolLM2's: byte-level BPE, digits one by one."""
     tokens = metadata["tokenizer.ggml.tokens"]
@@ -198,13 +276,15 @@ def make_default(path: Path, text_path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", nargs="+", choices=("tiny", "rope", "default"))
+    parser.add_argument("what", nargs="+", choices=("tiny", "beams", "rope", "default"))
     parser.add_argument("--model", type=Path, help="the default model's GGUF file")
     parser.add_argument("--text", type=Path, help="wikitext2_test.txt")
     arguments = parser.parse_args()
     GOLDENS.mkdir(exist_ok=True)
     if "tiny" in arguments.what:
         make_tiny()
+    if "beams" in arguments.what:
+        make_beams()
     if "rope" in arguments.what:
         make_rope()
     if "default" in arguments.what:

@@ -14,7 +14,7 @@ OPS = ReferenceOps()
 
 def request(**kw: object) -> SampleRequest:
     """A SampleRequest; unknown keywords are sampling parameters, `seed` defaults to 0."""
-    own = {"seq_id", "index", "num_prompt_tokens", "history", "banned_token_ids"}
+    own = {"seq_id", "index", "num_prompt_tokens", "history", "banned_token_ids", "num_candidates"}
     fields = {"seq_id": "s", "index": 0, "num_prompt_tokens": 3}
     params = {"seed": 0}
     for name, value in kw.items():

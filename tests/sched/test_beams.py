@@ -136,3 +136,68 @@ def test_beams_do_not_depend_on_memory_or_schedule(
                 assert tokens == generate_alone(prompt, num, index, VOCAB, window)
     assert core.scheduler.kv.pool.num_used == 0
     assert not core.scheduler.sequences
+
+
+def test_a_dropped_beam_returns_its_blocks_at_once_and_a_shared_prompt_lies_there_once() -> None:
+    prompt, width = STEMS[0][:16], 4
+    core = make_core(200, vocab=VOCAB, prefix_caching=False)
+    core.add_request(beams("a", prompt, 24, width, ignore_eos=True))
+    kv, most = core.scheduler.kv, 0
+    while core.has_work:
+        core.step()
+        core.check()
+        group = list(core.scheduler.sequences.values())
+        assert len(group) in (0, 1, width)
+        # What is in use is what the live beams have in common and apart, and nothing else.
+        prefixes = {
+            tuple(seq.tokens[: min(end, seq.num_computed)])
+            for seq in group
+            for end in range(4, seq.num_computed + 4, 4)
+        }
+        assert kv.pool.num_used <= len(prefixes) + (width if group else 0)
+        most = max(most, kv.pool.num_used)
+    assert 10 < most < width * 10
+    assert kv.pool.num_used == 0
+
+
+def test_prompt_work_of_many_choices_is_that_of_one() -> None:
+    def computed(**params: object) -> int:
+        core = make_core(1000, max_num_batched_tokens=256, prefix_caching=False)
+        prompt = [(i * i) % 47 for i in range(1024)]
+        run(core, [make_request("a", prompt, 1, **params)])
+        return core.scheduler.stats.computed_tokens
+
+    assert computed() == 1024
+    assert computed(n=4) == computed(best_of=4) == 1024
+    assert computed(n=4, use_beam_search=True) == 1024
+
+
+def test_an_aborted_search_leaves_nothing() -> None:
+    core = make_core(60, vocab=VOCAB)
+    core.add_request(beams("a", [1, 2, 3], 20))
+    core.add_request(beams("b", [1, 2, 4], 6, arrival=1.0))
+    for _ in range(4):
+        core.step()
+    core.abort_request("a")
+    core.check()
+    request = beams("b", [1, 2, 4], 6)
+    check(run(core), request)
+    assert core.scheduler.kv.pool.num_used == 0
+
+
+def test_a_search_that_fails_ends_all_its_choices_and_no_others() -> None:
+    core = make_core(60, vocab=VOCAB)
+    core.runner.broken.add("a")
+    asked = [beams("a", [1, 2, 3], 20, 4, n=2), beams("b", [1, 2, 4], 6, arrival=1.0)]
+    results = run(core, asked)
+    assert results.finished["a", 0] == results.finished["a", 1] == "error"
+    check(results, asked[1])
+    assert core.scheduler.kv.pool.num_used == 0
+
+
+def test_prompt_logprobs_come_with_the_best_output() -> None:
+    plain = run(make_core(60, vocab=VOCAB), [make_request("a", [1, 2, 3], 2, prompt_logprobs=1)])
+    core = make_core(60, vocab=VOCAB, max_num_batched_tokens=2)
+    outputs = run(core, [beams("a", [1, 2, 3], 9, prompt_logprobs=1)]).outputs
+    assert outputs[0].prompt_logprobs == plain.outputs[0].prompt_logprobs != None  # noqa: E711
+    assert [o.prompt_logprobs for o in outputs[1:]] == [None, None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import openai
 import pytest
 
+from octavo.request import SamplingParams
 from tests.server.fake_engine import FakeEngine, Script
 
 TEXT = "Hello there, world."
@@ -232,3 +233,32 @@ def test_a_long_text_is_tokenised_too(launch):
     live = launch(FakeEngine(max_model_len=50_000))
     answer = live.client.completions.create(model="tiny", prompt="x" * 40_000, max_tokens=1)
     assert answer.usage.prompt_tokens == 40_000
+
+
+def test_beam_search_takes_nothing_of_the_models_sampling(launch):
+    live = launch(default_sampling=SamplingParams(temperature=0.2, top_p=0.9, top_k=5))
+    extra = {"use_beam_search": True, "length_penalty": 0.5, "early_stopping": "never"}
+    for best_of, width in ((None, 2), (4, 4)):
+        answer = live.client.completions.create(
+            model="tiny", prompt="a", n=2, best_of=best_of, extra_body=extra
+        )
+        assert [c.index for c in answer.choices] == [0, 1]
+        params = live.engine.requests[-1][1]
+        assert (params.num_seqs, params.num_choices) == (width, 2)
+        assert (params.temperature, params.top_p, params.top_k) == (1.0, 1.0, 0)
+        assert (params.length_penalty, params.early_stopping) == (0.5, "never")
+    live.client.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": "Hi"}],
+        temperature=0,
+        extra_body={"use_beam_search": True, "beam_width": 3},
+    )
+    assert live.engine.requests[-1][1].num_seqs == 3
+    assert live.engine.requests[-1][1].temperature == 0
+
+
+def test_best_of_keeps_the_models_sampling(launch):
+    live = launch(default_sampling=SamplingParams(temperature=0.2, top_k=5))
+    live.client.completions.create(model="tiny", prompt="a", n=1, best_of=3)
+    params = live.engine.requests[-1][1]
+    assert (params.n, params.num_choices, params.top_k) == (1, 3, 5)

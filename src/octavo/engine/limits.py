@@ -67,9 +67,8 @@ class EngineLimits:
                 )
 
     def _check_num_seqs(self, params: SamplingParams) -> None:
-        width, name = params.num_seqs, "n"
-        if width > params.n:
-            name = "best_of" if params.beam_width is None else "beam_width"
+        width = params.num_seqs
+        name = next(n for n in ("beam_width", "best_of", "n") if getattr(params, n) is not None)
         if width > self.max_num_seqs:
             raise RequestError(
                 f"{name}: expected at most {self.max_num_seqs} (--max-num-seqs), got {width}", name
