@@ -229,7 +229,7 @@ def test_where_a_claim_would_be_met() -> None:
     texts = list(limits(result))
     assert "could bring 1.76x here" in texts[1]
     assert "2x is met with a KV memory of 2 requests of full length (now 6)" in texts[1]
-    assert "1.5x the tokens per second" in meaning(result)
+    assert "1.5x the tokens per second" in meaning(result)[0]
     assert "1.76x here" in render(result)
 
 
@@ -251,10 +251,10 @@ def test_the_cost_is_said_with_its_spread() -> None:
     result = result_of(Roofline(0.1, 0.001, 0.0), 24, 6)
     cases = [Overhead("a", "", 99.5, 100, 0.996, 0.9, 1.1), Overhead("b", "", 1, 1, 1.0, 1, 1)]
     said = meaning(dataclasses.replace(result, overheads=tuple(cases)))
-    assert said.endswith("paging costs nothing that shows (a; single turns 0.90 to 1.10).")
+    assert said[-1].endswith("paging costs nothing that shows (a; single turns 0.90 to 1.10).")
     cases.append(Overhead("c", "", 98, 100, 0.98, 0.97, 0.99))
     said = meaning(dataclasses.replace(result, overheads=tuple(cases)))
-    assert said.endswith("paging costs 2.0 % at most (c; single turns 0.97 to 0.99).")
+    assert said[-1].endswith("paging costs 2.0 % at most (c; single turns 0.97 to 0.99).")
 
 
 def test_workloads_fit_the_context() -> None:

@@ -40,7 +40,9 @@ def show(result: Result) -> None:
         report.table("Where paging cannot pay", head, rows)
     for text in words.limits(result):
         print(text)
-    print(f"\n{words.meaning(result)}")
+    print()
+    for text in words.meaning(result):
+        print(text)
     if caution := words.caution(result):
         print(caution)
 

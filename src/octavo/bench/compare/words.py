@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from octavo.bench.compare.result import Gain, Result
 
 
-def meaning(result: Result) -> str:
-    """For the reader in a hurry."""
+def meaning(result: Result) -> list[str]:
+    """For the reader in a hurry: a sentence for each workload, and what paging costs."""
     parts = []
     for workload in result.workloads:
         runs = result.of(workload.name)
@@ -27,7 +27,7 @@ def meaning(result: Result) -> str:
         parts.append("Take contiguous-max and paged both to see what paging brings you.")
     if result.overheads:
         parts.append(_cost(result))
-    return " ".join(parts)
+    return parts
 
 
 def _cost(result: Result) -> str:
