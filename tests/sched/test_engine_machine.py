@@ -1,6 +1,6 @@
 """Engine, scheduler, KV manager and toy memory while everything happens at once.
 
-Requests of two tenants come and go, with choices, log-probabilities of prompts, priorities; memory
+Requests of two tenants come and go, with choices, beams, log-probabilities of prompts, priorities; memory
 is short; disk reads are slow or find nothing, disk writes fail, steps fail, the engine restarts.
 Each request that ends by itself must give the tokens of the cold, lone run, and all must end.
 """
@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from octavo.engine.core import EngineCore
 from octavo.request import Request
 from tests.sched.drive import Results, make_core, make_request
-from tests.toy import TAG, ToyRunner, generate_alone
+from tests.sched.naive_beams import beam_search
+from tests.toy import TAG, ToyRunner, generate_alone, next_scores
 
 BLOCK, MAX_LEN = 4, 32
 STEMS = [[(7 * s + i * i) % 11 for i in range(MAX_LEN)] for s in range(3)]
@@ -80,15 +81,19 @@ class EngineMachine(RuleBasedStateMachine):
     def ask(self, rng: random.Random) -> None:
         self.count += 1
         length, salt = rng.randint(1, MAX_LEN - 1), rng.choice([None, None, "a", ""])
+        is_search = rng.random() < 0.25
         request = make_request(
             f"r{self.count}",
             rng.choice(STEMS)[:length],
-            min(rng.randrange(13), MAX_LEN - length),
+            min(rng.randrange(is_search, 13), MAX_LEN - length),
             n=rng.choice([1, 1, 1, 2, 3]),
             priority=rng.randint(-1, 1),
             arrival=float(self.count),
             cache_salt=salt,
             prompt_logprobs=rng.choice([None, None, None, 1]),
+            use_beam_search=is_search,
+            beam_width=3 if is_search else None,
+            stop_token_ids=(5,) if is_search else (),
         )
         self.requests[request.request_id] = request
         self.runner.tags[request.request_id] = TAG * [None, "a", ""].index(salt)
@@ -175,14 +180,29 @@ class EngineMachine(RuleBasedStateMachine):
         raise AssertionError("they compute and compute")
 
     def compare(self, request: Request) -> None:
-        prompt, num = list(request.prompt_token_ids), request.params.max_tokens or 0
-        for index in range(request.params.n):
-            expected = generate_alone(prompt, num, index, VOCAB, self.window)
+        prompt = list(request.prompt_token_ids)
+        for index, expected in enumerate(self.expected(request)):
             assert self.results.tokens[request.request_id, index] == expected
         if request.params.prompt_logprobs is not None:
             of = [o for o in self.results.outputs if o.request_id == request.request_id]
             (entries,) = [o.prompt_logprobs for o in of if o.prompt_logprobs is not None]
             assert [entry and entry.token_id for entry in entries] == [None, *prompt[1:]]
+
+    def expected(self, request: Request) -> list[list[int]]:
+        prompt, params = list(request.prompt_token_ids), request.params
+        num = params.max_tokens or 0
+        if not params.use_beam_search:
+            return [generate_alone(prompt, num, i, VOCAB, self.window) for i in range(params.n)]
+        best = beam_search(
+            lambda tokens: next_scores(tokens, VOCAB, self.window),
+            prompt,
+            width=params.num_seqs,
+            max_tokens=num,
+            ends={*params.stop_token_ids},
+            length_penalty=params.length_penalty,
+            early_stopping=params.early_stopping,
+        )
+        return [slot.tokens for slot in best[: params.n]]
 
 
 EngineMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
