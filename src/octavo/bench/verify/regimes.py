@@ -75,7 +75,7 @@ REGIMES = (
     Regime(
         "preempted, guessed, in chunks",
         (*PREEMPTED, "chunks", "num_guessed_tokens"),
-        {"max_num_batched_tokens": 64, "speculative": "ngram", **ONE},
+        {"max_num_batched_tokens": 100, "speculative": "ngram", **ONE},
         is_short=True,
     ),
     Regime(
