@@ -26,7 +26,7 @@ TAG = 1000
 class ToyMemory:
     """Blocks of token ids on all tiers; None where nothing was ever written.
 
-    Disk reads arrive with the `delay`-th later list of moves. `disk` may be handed to the next
+    Disk reads arrive, and failed writes are reported, with the `delay`-th later list of moves. `disk` may be handed to the next
     memory: a restart. Slots in `broken_slots` take no writes. What is written may be token + tag;
     tags are multiples of TAG.
     """
@@ -38,6 +38,7 @@ class ToyMemory:
     blocks: list[Contents] = field(init=False)
     host: dict[int, Contents] = field(default_factory=dict)
     broken_slots: set[int] = field(default_factory=set)
+    _lost: list[tuple[int, Demote]] = field(default_factory=list)
     _reads: list[tuple[int, Promote, Contents | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -50,7 +51,7 @@ class ToyMemory:
             if isinstance(move, Copy):
                 self.blocks[move.dst] = list(self.blocks[move.src])
             elif isinstance(move, Demote):
-                self._demote(move, outcome)
+                self._demote(move)
             elif move.src.tier is Tier.HOST:
                 self.blocks[move.dst] = list(self.host[move.src.slot])
             else:
@@ -60,7 +61,7 @@ class ToyMemory:
                 self.blocks[move.dst] = [None] * self.block_size
         return outcome
 
-    def _demote(self, move: Demote, outcome: MoveOutcome) -> None:
+    def _demote(self, move: Demote) -> None:
         is_host = move.src.tier is Tier.HOST
         contents = list(self.host[move.src.slot] if is_host else self.blocks[move.src.slot])
         held = list(array("i", move.key.tokens))
@@ -69,7 +70,7 @@ class ToyMemory:
         if move.dst.tier is Tier.HOST:
             self.host[move.dst.slot] = contents
         elif move.dst.slot in self.broken_slots:
-            outcome.lost.append(move)
+            self._lost.append((self.delay, move))
         else:
             self.disk[move.dst.slot] = (move.key, contents)
 
@@ -81,6 +82,9 @@ class ToyMemory:
                     self.blocks[move.dst] = found
                 (outcome.missing if found is None else outcome.arrived).append(move)
         self._reads = [read for read in self._reads if read[0] >= 0]
+        self._lost = [(left - 1, move) for left, move in self._lost]
+        outcome.lost += [move for left, move in self._lost if left < 0]
+        self._lost = [(left, move) for left, move in self._lost if left >= 0]
 
     def write(self, block_ids: tuple[int, ...], start: int, token_ids: tuple[int, ...]) -> None:
         for position, token in enumerate(token_ids, start):

@@ -14,14 +14,13 @@ from __future__ import annotations
 import random
 from array import array
 from collections import Counter
-from collections.abc import Callable
 
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from octavo.kv.manager import KVManager
 from octavo.kv.moves import Copy, MoveOutcome, Tier
-from octavo.kv.prefix import Key, make_key, root_hash
+from tests.kv.search import Search
 from tests.toy import TAG, ToyMemory
 
 BLOCK, LONGEST = 4, 30
@@ -106,27 +105,8 @@ class KVMachine(RuleBasedStateMachine):
             held = [t % TAG for t in contents[: key.num_tokens] if t is not None]
             assert held == list(array("i", key.tokens)), f"disk slot {slot} holds other tokens"
 
-    def keys(self, *tiers: Tier) -> dict[bytes, Key]:
-        memory = self.kv.memory
-        of = {Tier.DEVICE: memory.pool, Tier.HOST: memory.host, Tier.DISK: memory.disk}
-        return {key.hash: key for tier in tiers for key in of[tier].all_keys()}
-
-    def search(self, seq_id: str, *tiers: Tier) -> tuple[int, Callable[..., int]]:
-        """Leading full blocks that are there; and how many tokens more a key there begins with."""
-        tokens, known = self.tokens[seq_id], self.keys(*tiers)
-        parent, num = root_hash((self.salts[seq_id],)), 0
-        while (num + 1) * BLOCK < len(tokens):
-            key = make_key(parent, tokens[num * BLOCK : (num + 1) * BLOCK])
-            if key.hash not in known:
-                break
-            parent, num = key.hash, num + 1
-        rest = tokens[num * BLOCK : min(len(tokens) - 1, (num + 1) * BLOCK)]
-
-        def longest_part(*tiers: Tier) -> int:
-            keys = [key for key in self.keys(*tiers).values() if key.parent == parent]
-            return max((_num_common(list(array("i", key.tokens)), rest) for key in keys), default=0)
-
-        return num, longest_part
+    def search(self, seq_id: str, *tiers: Tier) -> Search:
+        return Search(self.kv, self.tokens[seq_id], self.salts[seq_id], *tiers)
 
     # -- what the scheduler does -------------------------------------------------------------------
 
@@ -154,14 +134,14 @@ class KVMachine(RuleBasedStateMachine):
         assert found < max(len(self.tokens[seq_id]), had + 1)
         if is_own_tail or kv.tables[seq_id].num_dropped or not kv.num_free:
             return found
-        num_full, longest_part = self.search(seq_id, Tier.DEVICE)
-        num_part = longest_part(Tier.DEVICE)
+        here = self.search(seq_id, Tier.DEVICE)
+        num_full, num_part = here.num_full, here.longest_part(Tier.DEVICE)
         assert found // BLOCK >= num_full, "there is more on the device"
         if found // BLOCK == num_full and found % BLOCK and had < found:
             assert may_find_parts
             assert found % BLOCK <= num_part
             SEEN["part of a block found"] += 1
-        if may_find_parts and kv.num_free and num_part > longest_part(Tier.HOST, Tier.DISK):
+        if may_find_parts and kv.num_free and num_part > here.longest_part(Tier.HOST, Tier.DISK):
             assert found >= num_full * BLOCK + num_part, "a better part is there"
         return found
 
@@ -239,6 +219,7 @@ class KVMachine(RuleBasedStateMachine):
         kv, before = self.kv, self.kv.block_ids(seq_id)
         kv.commit(seq_id, self.tokens[seq_id], end)
         after = kv.block_ids(seq_id)
+        assert not kv.is_in_flight(seq_id), "what it computed itself is not there any more"
         SEEN["room for guesses given back"] += len(after) < len(before)
         SEEN["an equal block taken at commit"] += after != before[: len(after)]
         SEEN["equal block in flight at commit"] += kv.tables[seq_id].num_indexed < end // BLOCK
@@ -295,7 +276,7 @@ class KVMachine(RuleBasedStateMachine):
             return
         is_full = not kv.num_free  # what is cached cannot be held then
         assert is_full or any(place.tier is not Tier.DEVICE for place in places)
-        num_full = self.search(seq_id, *Tier)[0]
+        num_full = self.search(seq_id, *Tier).num_full
         evicted, free = kv.pool.num_evictions, kv.num_free
         got = kv.recall(seq_id, tokens, num)
         assert before <= got < len(tokens)
@@ -403,12 +384,6 @@ class KVMachine(RuleBasedStateMachine):
                 left -= min(BLOCK, left)
         pins = [b for b in range(NUM_BLOCKS + 1) if self.kv.memory.num_pins(b) and b not in fill]
         assert self.kv.num_tokens_in_use == sum(fill.values()) + BLOCK * len(pins)
-
-
-def _num_common(a: list[int], b: list[int]) -> int:
-    return next(
-        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-    )
 
 
 def walk(seed: int, num_verbs: int) -> KVMachine:

@@ -173,6 +173,30 @@ MUTANTS = (
             "        table = self.tables[seq_id]\n")),
     mutant("nobody waits for what another computes", "promises.py",
            ("return self._makers.get(block_hash, seq_id) != seq_id", "return False")),
+    # -- the scheduler's side of it
+    mutant("whoever wants log-probabilities of its prompt runs on blocks on their way",
+           "../sched/scheduler.py",
+           ("        if self.kv.is_in_flight(seq.seq_id):\n            return True\n        wants",
+            "        wants")),
+    mutant("a recalled sequence runs at once", "../sched/scheduler.py",
+           ("            seq.num_cached = seq.num_computed\n        return self._awaits(seq)",
+            "            seq.num_cached = seq.num_computed\n        return False")),
+    mutant("tables that became shorter are not looked at", "../sched/update.py",
+           ("            scheduler.resync()", "            pass")),
+    mutant("who stops running keeps its promises", "../sched/scheduler.py",
+           ("        self.kv.withdraw(seq.seq_id)\n        seq.is_running = False",
+            "        seq.is_running = False")),
+    mutant("who waits without blocks is taken for a victim again and again",
+           "../sched/scheduler.py",
+           ("            if not self.kv.block_ids(victim.seq_id):\n"
+            "                self._holders.discard(victim)\n        return True",
+            "        return True")),
+    mutant("prompts whose log-probabilities are wanted are found in the cache",
+           "../sched/sequence.py",
+           ("return max(0, len(self.prompt_logprobs) - 1) if self.wants_prompt_logprobs else None",
+            "return None")),
+    mutant("the window is a token short", "../sched/update.py",
+           ("num_computed - window + 1)", "num_computed - window + 2)")),
 )  # fmt: skip
 
 

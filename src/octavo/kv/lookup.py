@@ -1,4 +1,12 @@
-"""Finding a prefix: whole blocks along the chain of keys, then the block that agrees in part."""
+"""Finding a prefix, and making one findable.
+
+    tokens      | 0 .. 15 | 16 .. 31 | 32 .. 37, then other ones
+    found       |  key 0  |  key 1   | the block behind key 1 that begins with the most of them
+
+Whole blocks are found by hash along the chain of keys. What comes after them is looked for among
+the blocks that follow the last one (prefix.py, `Children`): one that agrees in part is borrowed if
+it lies on the device (cow.py), and brought into a block of the sequence's own if it lies below.
+"""
 
 from __future__ import annotations
 

@@ -99,12 +99,14 @@ class TieredMemory:
         """
         if not private and self.pool.find(key.hash) is not None:
             return self.acquire(key)
+        if self._find_below(key.hash) is None:
+            return None
         self.touch(key)  # taking a block may displace the coldest of every tier
         taken = self.pool.take(1)
         if taken is None:
             return None
         block_id, place = taken[0], self._find_below(key.hash)
-        if place is None:
+        if place is None:  # displaced all the same: the tier has a single slot
             self.pool.release(block_id)
             return None
         self._promote(place, key, block_id)
