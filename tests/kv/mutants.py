@@ -237,7 +237,9 @@ def killer(mutant: Mutant) -> str | None:
             return "does not end"
     if run.returncode == 0:
         return None
-    failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed = [
+        line for line in run.stdout.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))
+    ]
     if run.returncode != 1 or not failed:
         raise RuntimeError(f"{mutant.why}: pytest failed to run\n{run.stdout}\n{run.stderr}")
     return failed[0].split(" - ")[0].split(" ", 1)[1]

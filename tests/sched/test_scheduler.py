@@ -201,3 +201,17 @@ def test_a_promise_ends_with_the_one_who_made_it() -> None:
     results = run(core)
     assert results.tokens["b", 0] == generate_alone([*prefix, 51], 4)
     assert core.scheduler.stats.prefix_cache_hits == 8  # what a had computed before
+
+
+def test_who_was_preempted_is_not_waited_for() -> None:
+    core = make_core(100, max_num_seqs=1, max_num_batched_tokens=8, scheduling_policy="priority")
+    prefix = list(range(40))
+    core.add_request(make_request("maker", [*prefix, 50], 2, priority=2))
+    core.step()
+    core.add_request(make_request("second", [*prefix, 51], 2, priority=1))
+    core.step()  # the second waits for what the first computes
+    assert [r.seq_id for r in runner_of(core).plans[-1].seqs] == ["maker#0"]
+    core.add_request(make_request("urgent", [9, 9, 9], 3, priority=0))
+    run(core)
+    ran = [run.seq_id for plan in runner_of(core).plans for run in plan.seqs]
+    assert "maker#0" not in ran[ran.index("urgent#0") : ran.index("second#0")]
