@@ -17,7 +17,7 @@ class VerifyOptions(Settings):
     workload: str | None = opt(
         None,
         'JSON file of requests, {"requests": [{"prompt": [token ids] or text, "max_tokens": 16}, '
-        "...]} (default: drawn, always the same)",
+        "...]}; a few that begin like the first are added (default: drawn, always the same)",
         metavar="FILE",
     )
     max_tokens: int | None = opt(None, "cut every output to this", least=2)

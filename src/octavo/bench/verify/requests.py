@@ -19,6 +19,9 @@ SEED = 1234
 FIRST_ID, LAST_ID = 100, 30_000
 """Drawn ids: past the special tokens, and within the vocabulary of every supported family."""
 
+NUM_SIBLINGS = 3
+"""Requests that are added to those of a file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -56,7 +59,18 @@ def requests_of(options: VerifyOptions, limits: EngineLimits, tokenizer: Tokeniz
                 " or lower --max-tokens",
                 "workload",
             )
-    return asked
+    return asked + _siblings(asked, options.block_size)
+
+
+def _siblings(asked: list[Asked], block_size: int) -> list[Asked]:
+    """Requests that begin like the first few, to the middle of a block: something to share."""
+    made = []
+    for one, other in zip(asked[:NUM_SIBLINGS], asked[1:] + asked[:1], strict=False):
+        cut = len(one.prompt) * 2 // 3 // block_size * block_size - block_size // 2
+        if cut > 0:
+            rest = [i for i in other.prompt if i != one.prompt[cut]]
+            made.append(Asked((one.prompt[:cut] + rest)[: len(one.prompt)], one.params))
+    return made
 
 
 def drawn(num: int, vocab_size: int, block_size: int) -> list[Asked]:

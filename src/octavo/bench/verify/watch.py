@@ -13,7 +13,7 @@ WORDS = {
     "steps_shared": "steps of several sequences",
     "chunks": "chunks of prompts",
     "tokens_found": "tokens found",
-    "found_in_block": "found to the middle of a block",
+    "found_in_block": "requests found to within a block",
     "forks": "forks",
     "num_cow_copies": "blocks copied",
     "num_guessed_tokens": "tokens guessed",
