@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from octavo.bench.verify.compare import Answer, answer_of
-from octavo.bench.verify.options import VerifyOptions
 from octavo.bench.verify.regimes import Regime
 from octavo.bench.verify.requests import Asked
 from octavo.bench.verify.watch import Watch
@@ -38,9 +37,14 @@ class Demand:
         self.longest = -(-max_model_len // block_size)
         self.most_choices = max(one.params.n for one in asked)
 
-    def few(self, asked: int | None) -> int:
-        """Blocks of the regimes that run out of them: the longest sequence fits, hardly more."""
-        return max(asked or self.num_blocks // 4, self.longest)
+    def few(self, asked: int | None) -> list[int]:
+        """Blocks of the regimes that run out of them, to be tried until something happens.
+
+        The longest sequence fits, hardly more.
+        """
+        if asked is not None:
+            return [max(asked, self.longest)]
+        return sorted({max(self.num_blocks // part, self.longest) for part in (4, 8, 16)})[::-1]
 
     @property
     def many(self) -> int:
@@ -49,13 +53,10 @@ class Demand:
 
 
 def settings_of(
-    regime: Regime, options: VerifyOptions, demand: Demand, block_bytes: int, folder: Path
+    regime: Regime, num_blocks: int, demand: Demand, block_bytes: int, folder: Path
 ) -> dict[str, Any]:
     """Keyword arguments of octavo.LLM."""
-    settings: dict[str, Any] = {
-        "num_kv_blocks": demand.few(options.few_blocks) if regime.is_short else demand.many,
-        **regime.settings,
-    }
+    settings: dict[str, Any] = {"num_kv_blocks": num_blocks, **regime.settings}
     if "kv_allocator" in settings:  # all choices of a request must find their runs at once
         num_blocks = demand.most_choices * demand.longest
         settings["num_kv_blocks"] = max(settings["num_kv_blocks"], num_blocks)

@@ -24,7 +24,7 @@ class VerifyOptions(Settings):
     few_blocks: int | None = opt(
         None,
         "KV blocks of the regimes that run out of them (default: a quarter of what the requests "
-        "need)",
+        "need, or less until one is preempted)",
         least=1,
     )
     only: tuple[str, ...] = opt(

@@ -84,14 +84,25 @@ class Verification:
     def run(self, regime: Regime) -> Row:
         """Every pass of a regime, compared."""
         begin = time.perf_counter()
-        watch = Watch(self._options.block_size, regime.settings.get("threads", self._num_threads))
         asked = [one for one in self.asked if regime.takes(one.params)]
         if regime.forks:
             asked = forked(asked)
-        row = Row(regime, len(asked))
         demand = Demand(asked, self._options.block_size, self._max_model_len)
+        sizes = demand.few(self._options.few_blocks) if regime.is_short else [demand.many]
+        for num_blocks in sizes:
+            row = self._attempt(regime, asked, demand, num_blocks)
+            if not row.missing or not row.is_equal:
+                break
+        row.seconds = time.perf_counter() - begin
+        return row
+
+    def _attempt(
+        self, regime: Regime, asked: Sequence[Asked], demand: Demand, num_blocks: int
+    ) -> Row:
+        row = Row(regime, len(asked))
+        watch = Watch(self._options.block_size, regime.settings.get("threads", self._num_threads))
         with tempfile.TemporaryDirectory(prefix="octavo-verify-") as folder:
-            settings = settings_of(regime, self._options, demand, self._block_bytes, Path(folder))
+            settings = settings_of(regime, num_blocks, demand, self._block_bytes, Path(folder))
             try:
                 passes = run_passes(self._make, regime, settings, asked, watch)
             except AssertionError as error:
@@ -105,7 +116,6 @@ class Verification:
         row.missing = tuple(
             name for name in regime.evidence if watch.counts[name] <= _LEAST.get(name, 0)
         )
-        row.seconds = time.perf_counter() - begin
         return row
 
     def _compare(
