@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, settings
 
-# A busy machine is no failure.
-settings.register_profile("octavo", deadline=None)
-settings.load_profile("octavo")
+# A busy machine is no failure. tests/kv/mutants.py does not ask for the smallest reason.
+patient = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.register_profile("octavo", patient)
+settings.register_profile("no-shrink", patient, phases=[Phase.explicit, Phase.generate])
+settings.load_profile("no-shrink" if os.environ.get("OCTAVO_NO_SHRINK") else "octavo")
 
 ROOT = Path(__file__).resolve().parents[1]
 

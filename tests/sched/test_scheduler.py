@@ -6,6 +6,8 @@ import pytest
 
 from octavo.config import SchedulerConfig
 from octavo.kv.manager import KVManager
+from octavo.kv.prefix import Key, extend_chain, root_hash
+from octavo.request import TokenLogprob
 from octavo.sched.scheduler import Scheduler
 from tests.sched.drive import make_core, make_request, run
 from tests.toy import ToyRunner, generate_alone, next_token
@@ -215,3 +217,21 @@ def test_who_was_preempted_is_not_waited_for() -> None:
     run(core)
     ran = [run.seq_id for plan in runner_of(core).plans for run in plan.seqs]
     assert "maker#0" not in ran[ran.index("urgent#0") : ran.index("second#0")]
+
+
+def test_nobody_runs_on_blocks_that_are_on_their_way() -> None:
+    core = make_core(20, 4, num_disk_blocks=9)
+    kv, memory, prompt = core.scheduler.kv, runner_of(core).memory, list(range(12))
+    chain: list[Key] = []
+    extend_chain(chain, root_hash(), prompt, 2, 4)
+    memory.disk = {i: (key, list(prompt[4 * i : 4 * i + 4])) for i, key in enumerate(chain)}
+    memory.delay = 2
+    assert kv.memory.restore(enumerate(chain)) == 2
+    kv.match("other", prompt)
+    assert kv.recall("other", prompt, 2) == 8
+    core.add_request(make_request("a", prompt, 1, prompt_logprobs=0))
+    core.scheduler.sequences["a#0"].prompt_logprobs = [None] + [TokenLogprob(0, 0.0)] * 8
+    core.step()  # it had come so far before a preemption: it may match so many tokens
+    assert kv.is_in_flight("a#0")
+    assert all(not plan.seqs for plan in runner_of(core).plans)
+    assert run(core).tokens["a", 0] == generate_alone(prompt, 1)
