@@ -186,11 +186,6 @@ MUTANTS = (
     mutant("who stops running keeps its promises", "../sched/scheduler.py",
            ("        self.kv.withdraw(seq.seq_id)\n        seq.is_running = False",
             "        seq.is_running = False")),
-    mutant("who waits without blocks is taken for a victim again and again",
-           "../sched/scheduler.py",
-           ("            if not self.kv.block_ids(victim.seq_id):\n"
-            "                self._holders.discard(victim)\n        return True",
-            "        return True")),
     mutant("prompts whose log-probabilities are wanted are found in the cache",
            "../sched/sequence.py",
            ("return max(0, len(self.prompt_logprobs) - 1) if self.wants_prompt_logprobs else None",
