@@ -225,6 +225,7 @@ def main() -> int:
     parser.add_argument("--num-kv-blocks", type=int, default=256)
     parser.add_argument("--host-kv-bytes", default="128M")
     parser.add_argument("--disk-kv-bytes", default="4G")
+    parser.add_argument("--days", choices=("both", "tiers", "neither"), default="both")
     parser.add_argument("--png", type=Path)
     parser.add_argument("--json", type=Path, help="write every turn's figures here")
     parser.add_argument("--serve", nargs="+", default=["octavo", "serve"], help="the server")
@@ -238,6 +239,8 @@ def main() -> int:
             ("tiers and prefix cache", tiers),
             ("neither", ["--no-enable-prefix-caching"]),
         ):
+            if args.days not in ("both", name.split()[0]):
+                continue
             with serving([*args.serve, *few, *more]) as base:
                 turns = live_through(base, args.conversations, args.minutes * 60)
                 days[name] = asyncio.run(turns)
