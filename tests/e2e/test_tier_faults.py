@@ -19,7 +19,8 @@ from tests.e2e import talk
 from tiny_models import make_hf
 
 ROOT = Path(__file__).resolve().parents[2]
-ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+# The package as it is imported here, with the same kernels: sources beside it may have none.
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
 NUM_KILLS = int(os.environ.get("OCTAVO_KILLS", "4"))
 NUM_FLIPS = int(os.environ.get("OCTAVO_FLIPS", "100"))
 

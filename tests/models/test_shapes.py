@@ -126,7 +126,10 @@ def test_close_to_the_reference(path: Path, whole: F32) -> None:
     assert error.std() < 0.03 * spread
     if path.is_dir():
         return
-    floats = load(path, cpu.CpuOps(2), dtype="float32")
+    floats_ops = cpu.CpuOps(2)
+    floats = load(path, floats_ops, dtype="float32")
     error = logits_of(floats, TOKENS[:PART], kv_dtype="float16") - expected
     print(f"float kernels: largest error {np.abs(error).max() / spread:.2e} of the spread")
-    assert np.abs(error).max() < 2e-3 * spread
+    # Attention over float16 memory rounds to bfloat16 where the processor multiplies that.
+    most = 4e-2 if floats_ops.name.endswith("bf16") else 2e-3
+    assert np.abs(error).max() < most * spread
