@@ -248,7 +248,7 @@ def test_one_refusal_is_enough_for_all_that_are_queued(make, gate):
 
 @pytest.mark.parametrize("error", [StoreError("x: No space left on device"), ZeroDivisionError()])
 def test_a_disk_that_refuses(make, gate, caplog, error):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="octavo")
     now = [0.0]
     io = make(clock=lambda: now[0])
     gate.error = error
