@@ -90,3 +90,13 @@ def test_thread_counts_that_cannot_be(threads: int) -> None:
 def test_importing_octavo_does_not_load_the_kernels() -> None:
     code = "import sys, octavo; assert 'octavo._native' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_attention_that_may_not_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = pytest.importorskip("octavo._native")
+    monkeypatch.delenv("OCTAVO_ISA", raising=False)
+    best = native.best_isa()
+    expected = "avx512" if best == "avx512bf16" else best
+    assert make_ops("cpu", 1, may_round=False).name == f"cpu-{expected}"
+    monkeypatch.setenv("OCTAVO_ISA", best)  # asked for by name
+    assert make_ops("cpu", 1, may_round=False).name == f"cpu-{best}"

@@ -193,3 +193,19 @@ def test_a_slot_is_not_emptied_by_old_news() -> None:
     assert tier.forget(new, first)
     assert tier.find(first.hash) is None
     tier.check()
+
+
+def test_what_the_disk_did_not_take_is_saved_later() -> None:
+    bench = Bench(8, num_disk=8)
+    bench.serve(A[:8])
+    bench.memory.broken_slots = set(range(8))
+    assert bench.kv.memory.save(9) == 2
+    for _ in range(3):  # the memory reports a failed write some lists of moves later
+        bench.carry_out()
+    bench.kv.check()
+    assert (bench.kv.stats.num_lost, bench.kv.memory.disk.num_used) == (2, 0)
+    bench.memory.broken_slots = set()
+    assert bench.kv.memory.save(9) == 2
+    bench.carry_out()
+    assert len(bench.memory.disk) == 2
+    assert bench.kv.memory.num_unsaved == 0

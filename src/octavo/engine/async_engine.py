@@ -20,7 +20,7 @@ from octavo.request import SamplingParams
 from octavo.sched.outputs import SeqOutput
 from octavo.text.tokenizer import Tokenizer
 
-SAVE_AGAIN = 0.05
+SAVE_AGAIN = 0.2
 """Seconds until an idle engine looks whether the disk takes more blocks."""
 
 SAVE_AT_END = 20.0

@@ -36,7 +36,7 @@ class TieredMemory:
         self._moves: list[Move] = []
         self._pins: Counter[int] = Counter()
         self._in_flight: dict[int, Promote] = {}
-        self._unsaved: dict[bytes, None] = {}  # findable, not on the disk; oldest first
+        self._unsaved: dict[bytes, Key] = {}  # findable, not on the disk; oldest first
 
     # -- finding -----------------------------------------------------------------------------------
 
@@ -161,21 +161,12 @@ class TieredMemory:
         """Copy up to `num_blocks` blocks to the disk that are not on it; returns how many."""
         num = 0
         while self._unsaved and num < num_blocks:
-            block_hash = next(iter(self._unsaved))
-            del self._unsaved[block_hash]
+            block_hash, key = next(iter(self._unsaved.items()))
             place = self.find(block_hash)
-            key = self._key_at(place, block_hash)
-            if place is not None and key is not None:
-                self._to_disk(place, key)
-                num += 1
+            assert place is not None, "a block to be saved that nobody knows"
+            self._to_disk(place, key)
+            num += 1
         return num
-
-    def _key_at(self, place: Place | None, block_hash: bytes) -> Key | None:
-        if place is None or place.tier is Tier.DISK:
-            return None
-        if place.tier is Tier.HOST:
-            return self.host.key_of(block_hash)
-        return None if place.slot in self._in_flight else self.pool.key_of(place.slot)
 
     # -- moves and what became of them -------------------------------------------------------------
 
@@ -209,6 +200,7 @@ class TieredMemory:
         for demotion in outcome.lost:
             self.stats.num_lost += 1
             self._forget(demotion.dst, demotion.key)
+            self._note_unsaved(demotion.key)
         return [move.dst for move in outcome.missing if self._miss(move)]
 
     def _miss(self, move: Promote) -> bool:
@@ -259,8 +251,16 @@ class TieredMemory:
     def _indexed(self, key: Key) -> None:
         if self._find_below(key.hash) is None:
             self.children.add(key)
-        if self.disk.num_slots and self.disk.find(key.hash) is None:
-            self._unsaved[key.hash] = None
+        self._note_unsaved(key)
+
+    def _note_unsaved(self, key: Key) -> None:
+        """Let `save` take care of a block that is not on the disk."""
+        if not self.disk.num_slots or self.disk.find(key.hash) is not None:
+            return
+        place = self.find(key.hash)
+        # What is on its way came from the disk, and may turn out not to exist.
+        if place is not None and not (place.tier is Tier.DEVICE and place.slot in self._in_flight):
+            self._unsaved[key.hash] = key
 
     def _evicted(self, block_id: int, key: Key) -> None:
         self.demote(block_id, key)

@@ -22,6 +22,7 @@ from octavo.models.catalog import find_alias
 from octavo.models.checkpoint import Checkpoint, open_checkpoint
 from octavo.models.decoder import Model
 from octavo.models.fetch import resolve_model
+from octavo.models.formats import FLOAT_FORMATS
 from octavo.models.loader import check_max_model_len, load_model
 from octavo.models.packed_key import packed_copy_of
 from octavo.ops.base import Ops
@@ -78,7 +79,7 @@ def build(
     checkpoint = like.checkpoint if like else open_checkpoint(path)
     tokenizer = like.tokenizer if like else load_tokenizer(checkpoint)
     chat_template = _chat_template(config, tokenizer)
-    ops = like.ops if like else make_ops(config.device.device, config.device.num_threads)
+    ops = like.ops if like else _ops(config, checkpoint)
     weight_bytes = 0 if like else _weight_bytes(config, checkpoint, ops)
     kv_size = _size_kv(config, checkpoint, available_bytes() - weight_bytes)
     log.info(
@@ -109,6 +110,14 @@ def build(
         model=model,
         kv_size=kv_size,
     )
+
+
+def _ops(config: EngineConfig, checkpoint: Checkpoint) -> Ops:
+    # With quantised weights activations are rounded to 8 bits anyway; float models stay exact.
+    is_float = all(w.type in FLOAT_FORMATS for w in checkpoint.tensors.values())
+    is_quantized = config.model.quantization is not None or not is_float
+    may_round = is_quantized and config.model.dtype != "float32"
+    return make_ops(config.device.device, config.device.num_threads, may_round)
 
 
 def _load(

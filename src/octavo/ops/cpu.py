@@ -70,6 +70,7 @@ class CpuOps:
     def __init__(self, threads: int, isa: str = "") -> None:
         self._context = _native.Context(threads, isa)
         self.name = f"cpu-{self._context.isa}"
+        self.rounds_attention = self._context.isa == "avx512bf16"  # over float16 memory
         self.packed_layout = f"cpu-{_native.PACKED_LAYOUT}"  # the same for every instruction set
 
     # ---- linear and embedding

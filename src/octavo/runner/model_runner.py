@@ -1,4 +1,4 @@
-"""The tensor plane's one verb: execute a StepPlan."""
+"""The tensor plane's two verbs: carry out a plan's moves, then execute it."""
 
 from __future__ import annotations
 

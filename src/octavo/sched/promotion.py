@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
@@ -13,6 +14,9 @@ MEMORY = 0.8
 LEAST_TOKENS = 64
 """Steps with fewer tokens say how fast a machine reads its weights, not how fast it computes."""
 
+RETRY_AFTER = 32
+"""Runs after which a slower tier is tried again: only a copy tells whether it still is slower."""
+
 
 class Promotion:
     """Compares copying with computing. Until both have been measured, it copies."""
@@ -21,6 +25,7 @@ class Promotion:
         self._block_size = block_size
         self._seconds_per_token = 0.0
         self._seconds_per_block: dict[Tier, float] = {Tier.DEVICE: 0.0}
+        self._num_refused: Counter[Tier] = Counter()  # runs since the tier was last copied from
 
     def observe_step(self, num_tokens: int, seconds: float) -> None:
         """A step computed `num_tokens` tokens in `seconds`."""
@@ -37,8 +42,11 @@ class Promotion:
         """How many of the next blocks to bring: run by run, as long as a tier beats computing."""
         num = 0
         for tier, run in groupby(places, key=lambda place: place.tier):
-            if not self._beats_computing(tier):
+            is_due = self._num_refused[tier] >= RETRY_AFTER
+            if not (self._beats_computing(tier) or is_due):
+                self._num_refused[tier] += 1
                 break
+            self._num_refused[tier] = 0
             num += len(list(run))
         return num
 
