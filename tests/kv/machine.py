@@ -195,7 +195,7 @@ class KVMachine(RuleBasedStateMachine):
         return True
 
     def pinned(self) -> bool:
-        return any(self.kv.memory.num_pins(b) for b in range(NUM_BLOCKS + 1))
+        return any(self.kv.memory.pins[b] for b in range(NUM_BLOCKS + 1))
 
     def step(self, *_: int) -> None:
         """All moves, then what was planned is computed and committed."""
@@ -382,7 +382,7 @@ class KVMachine(RuleBasedStateMachine):
                 own = min(BLOCK, left) if key is None else key.num_tokens
                 fill[block_id] = max(fill.get(block_id, 0), own)
                 left -= min(BLOCK, left)
-        pins = [b for b in range(NUM_BLOCKS + 1) if self.kv.memory.num_pins(b) and b not in fill]
+        pins = [b for b in range(NUM_BLOCKS + 1) if self.kv.memory.pins[b] and b not in fill]
         assert self.kv.num_tokens_in_use == sum(fill.values()) + BLOCK * len(pins)
 
 

@@ -59,9 +59,9 @@ MUTANTS = (
     mutant("a cached block is taken though all are in use", "memory.py",
            ("if block_id is None or (self.pool.ref_count(block_id) == 0 and not self.pool.num_free):",
             "if block_id is None:")),
-    mutant("a pin counts as an owner", "cow.py", (" - self._memory.num_pins(block_id)", "")),
+    mutant("a pin counts as an owner", "cow.py", (" - self._memory.pins[block_id]", "")),
     mutant("a forked tail is written in place", "cow.py",
-           ("self._memory.num_pins(block_id) > 1", "self._memory.num_pins(block_id) > 2")),
+           ("self._memory.pins[block_id] > 1", "self._memory.pins[block_id] > 2")),
     mutant("room for wrong guesses is kept", "manager.py",
            ("        while len(table.block_ids) > num_blocks:\n"
             "            self._let_go(table, keep_tail=False)\n", "")),

@@ -32,7 +32,7 @@ def check(kv: KVManager) -> None:
     kv.memory.check()
     held = Counter(b for table in kv.tables.values() for b in table.block_ids[table.num_dropped :])
     for block_id in range(kv.pool.num_blocks + 1):
-        num = held[block_id] + kv.memory.num_pins(block_id)
+        num = held[block_id] + kv.memory.pins[block_id]
         assert kv.pool.ref_count(block_id) == num, f"block {block_id}: wrong count"
     for seq_id, table in kv.tables.items():
         assert table.view == tuple(table.block_ids), f"{seq_id}: an old view"

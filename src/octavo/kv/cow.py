@@ -69,7 +69,7 @@ class CopyOnWrite:
 
     def _is_shared(self, block_id: int) -> bool:
         # A pin is no owner: moves are executed before the step's writes, its copy is safe by then.
-        return self._pool.ref_count(block_id) - self._memory.num_pins(block_id) > 1
+        return self._pool.ref_count(block_id) - self._memory.pins[block_id] > 1
 
     def _num_left_over(self, table: Table, block_id: int) -> int:
         """Tokens in the block after those that the table needs."""

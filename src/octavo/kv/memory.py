@@ -15,7 +15,7 @@ it has arrived its block is `in_flight`, pinned, and who holds it must not run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from octavo.kv.moves import Copy, Demote, Move, MoveOutcome, Place, Promote, Tier
 from octavo.kv.pool import BlockPool
@@ -54,13 +54,9 @@ class TieredMemory:
         """True if the block's contents have been ordered from the disk and are not there yet."""
         return block_id in self._in_flight
 
-    def num_pins(self, block_id: int) -> int:
-        """References that pending moves hold on the block."""
-        return self._pins[block_id]
-
     @property
-    def pins(self) -> Mapping[int, int]:
-        """Block -> references that pending moves hold on it."""
+    def pins(self) -> Counter[int]:
+        """Block -> references that pending moves hold on it; for reading."""
         return self._pins
 
     @property
