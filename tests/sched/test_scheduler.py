@@ -72,17 +72,42 @@ def test_an_urgent_request_takes_the_seat_of_another() -> None:
 
 
 def test_the_youngest_yields_and_only_as_much_as_is_needed() -> None:
-    core = make_core(num_blocks=6, max_num_batched_tokens=50)
-    core.add_request(make_request("old", [1] * 8, 8))
-    core.add_request(make_request("young", [2] * 14, 2, arrival=1.0))
+    core = make_core(num_blocks=8, max_num_batched_tokens=50)
+    core.add_request(make_request("old", [1] * 8, 16))
+    core.add_request(make_request("young", [2] * 14, 12, arrival=1.0))
+    kv, stats = core.scheduler.kv, core.scheduler.stats
     core.step()
-    assert core.scheduler.kv.num_free == 0
-    core.step()  # old needs a third block: young, ahead by its partial tail, gives one
-    stats = core.scheduler.stats
-    assert (stats.num_preemptions, stats.num_preempted_blocks) == (1, 1)
-    assert len(core.scheduler.kv.block_ids("young#0")) == 3
+    while not stats.num_preemptions:
+        held = len(kv.block_ids("young#0"))
+        core.step()
+    assert stats.num_preempted_blocks == 1
+    assert len(kv.block_ids("young#0")) == held - 1
+    assert kv.num_free == 0
     results = run(core)
     assert results.order == ["old", "young"]
+
+
+def test_a_newcomer_leaves_room_for_what_those_who_run_need_soon() -> None:
+    core = make_core(num_blocks=6, max_num_batched_tokens=50)  # of 4 tokens
+    core.add_request(make_request("old", [1] * 8, 7))
+    core.add_request(make_request("young", [2] * 14, 2, arrival=1.0))
+    kv, stats = core.scheduler.kv, core.scheduler.stats
+    core.step()
+    assert [seq.seq_id for seq in core.scheduler.running] == ["old#0"]
+    assert kv.num_free == 4  # room for all of its prompt; but old will need a block of it
+    results = run(core)
+    assert results.order == ["old", "young"]
+    assert stats.num_preemptions == 0
+
+
+def test_a_newcomer_need_not_wait_for_those_that_end_first() -> None:
+    core = make_core(num_blocks=6, max_num_batched_tokens=50)
+    core.add_request(make_request("old", [1] * 6, 2))
+    core.add_request(make_request("young", [2] * 14, 2, arrival=1.0))
+    core.step()
+    assert len(core.scheduler.running) == 2
+    run(core)
+    assert core.scheduler.stats.num_preemptions == 0
 
 
 def test_a_shared_prompt_is_held_once() -> None:

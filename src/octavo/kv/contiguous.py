@@ -73,6 +73,10 @@ class ContiguousKV(KVManager):
 
     # -- the verbs ---------------------------------------------------------------------------------
 
+    def num_new(self, seq_id: str, num_tokens: int) -> int:
+        """Blocks to be taken for more tokens: none, they are reserved."""
+        return 0
+
     def lacking(self, seq_id: str, num_tokens: int) -> int:
         """0 if the sequence has a run or finds holes for one now; else more than 0.
 

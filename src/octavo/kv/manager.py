@@ -157,11 +157,16 @@ class KVManager:
             return False
         return self._cow.is_own(table)
 
+    def num_new(self, seq_id: str, num_tokens: int) -> int:
+        """Blocks that `extend` would add to the table."""
+        return max(0, self.blocks_for(num_tokens) - len(self.tables[seq_id].block_ids))
+
     def lacking(self, seq_id: str, num_tokens: int) -> int:
         """Blocks that must come free before `extend` can succeed; 0 if it will."""
-        table = self.tables[seq_id]
-        num_new = self._num_new(table, num_tokens)
-        return max(0, num_new + self._cow.must_copy(table, num_new) - self.pool.num_free)
+        num_new = self.num_new(seq_id, num_tokens)
+        return max(
+            0, num_new + self._cow.must_copy(self.tables[seq_id], num_new) - self.pool.num_free
+        )
 
     def extend(self, seq_id: str, num_tokens: int) -> list[int] | None:
         """Make room for the first `num_tokens` tokens; what will be written becomes its own.
@@ -169,8 +174,7 @@ class KVManager:
         Writing begins at `num_computed`. Returns the blocks that were added, or None, with nothing
         changed, if the pool has not enough.
         """
-        table = self.tables[seq_id]
-        num_new = self._num_new(table, num_tokens)
+        table, num_new = self.tables[seq_id], self.num_new(seq_id, num_tokens)
         must_copy = self._cow.must_copy(table, num_new)
         taken = self.pool.take(num_new + must_copy)
         if taken is None:
@@ -324,10 +328,6 @@ class KVManager:
         books.check(self)
 
     # -- private -----------------------------------------------------------------------------------
-
-    def _num_new(self, table: Table, num_tokens: int) -> int:
-        """Blocks to be added to hold `num_tokens` tokens."""
-        return max(0, self.blocks_for(num_tokens) - len(table.block_ids))
 
     def _let_go(self, table: Table, keep_tail: bool = True) -> bool:
         """Drop the last block; True if it came free. `keep_tail`: index it if it is unfinished."""

@@ -18,6 +18,7 @@ from octavo.kv.manager import KVManager
 from octavo.request import Request
 from octavo.sched.beam import Beam, BeamGroup
 from octavo.sched.branches import settled_sibling
+from octavo.sched.headroom import blocks_needed_soon
 from octavo.sched.outputs import SeqOutput
 from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
 from octavo.sched.policy import POLICIES, PREEMPTION_MODES
@@ -229,11 +230,18 @@ class Scheduler:
 
     def _may_enter(self, seq: Sequence) -> bool:
         """True if there are blocks and seats for a waiting sequence, or others must yield some."""
-        # All of its known tokens must find room, not only the first chunk: half a prompt is no use,
-        # and it would be the first to be robbed.
-        if self.kv.lacking(seq.seq_id, len(seq.tokens)) and self._victim(seq) is None:
+        if not self._finds_room(seq) and self._victim(seq) is None:
             return False
         return self._has_seats(seq) or bool(self.running and self.running.last.key > seq.key)
+
+    def _finds_room(self, seq: Sequence) -> bool:
+        # All of its known tokens must find room, not only the first chunk: half a prompt is no use,
+        # and it would be the first to be robbed. So would it be for what others need soon.
+        if self.kv.lacking(seq.seq_id, len(seq.tokens)):
+            return False
+        if not self.running:
+            return True
+        return blocks_needed_soon(self.kv, (*self.running, seq)) <= self.kv.num_free
 
     def _has_seats(self, seq: Sequence) -> bool:
         return self._num_seats + seq.num_seats <= self.config.max_num_seqs
