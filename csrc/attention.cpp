@@ -17,6 +17,8 @@ std::string text(T n) {
     return std::to_string(n);
 }
 
+constexpr float kLog2E = 1.44269504f;
+
 // What the items of one call have in common.
 struct Call {
     const AttentionPlan& plan;
@@ -36,7 +38,7 @@ struct Call {
         t.group = group;
         t.head_dim = static_cast<int>(dim);
         t.window = window;
-        t.scale = layer.scale;
+        t.scale = layer.scale * kLog2E;
         t.keys = static_cast<const char*>(kv.layer(layer.layer)) + kv_head * dim * kTile * (kv.half ? 2 : 4);
         t.tile_stride = kv.tile_stride();
         t.value_offset = kv.plane();

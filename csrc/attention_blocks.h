@@ -24,6 +24,21 @@ constexpr int kMaxRows = 4, kBudget = 4;
 
 // Memory is asked for kStepTiles ahead: tiles are scattered, so the hardware cannot guess the next one.
 OCTAVO_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+OCTAVO_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }  // into the second-level cache
+
+// Tiles that will be needed a partition later: one of them is asked for while a block computes, so that no time goes by
+// with nothing but reading.
+template <class T>
+class Ahead {
+public:
+    void add(const T* tile) { tiles_[count_++] = tile; }
+    // The next one, or if there is none left something that is near.
+    const T* take(const T* near) { return next_ < count_ ? tiles_[next_++] : near; }
+
+private:
+    const T* tiles_[2 * kTilesPerPartition];
+    int count_ = 0, next_ = 0;
+};
 
 constexpr int widest(int rows) { return rows * 4 <= kBudget ? 4 : rows * 2 <= kBudget ? 2 : 1; }
 
@@ -55,12 +70,12 @@ OCTAVO_INLINE void add_products(Reg (&acc)[R][N], const X& x, const Y& y) {
     }
 }
 
-// ---- scores: s[row][token] = scale * sum over d, in order, of q[row][d] * key[d][token] ------------------------
+// ---- scores: s[row][token] = sum over d, in order, of q[row][d] * key[d][token] ------------------------
 
 // q: [D, R]. keys: N tiles; keys[kStepTiles ..] will be needed next. s: R rows of stride kPartition, the first of
 // 16 * N columns.
 template <class T, int R, int N>
-void score_block(const float* q, const T* const* keys, int head_dim, float scale, float* s) {
+void score_block(const float* q, const T* const* keys, int head_dim, float* s) {
     constexpr int kRegs = N * kRegsOfTile;
     Reg acc[R][kRegs];
 #pragma GCC unroll 16
@@ -87,16 +102,15 @@ void score_block(const float* q, const T* const* keys, int head_dim, float scale
                 });
         }
     }
-    const Reg by = reg_set1(scale);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-        for (int i = 0; i < kRegs; ++i) store(s + r * kPartition + i * kLanes, mul(acc[r][i], by));
+        for (int i = 0; i < kRegs; ++i) store(s + r * kPartition + i * kLanes, acc[r][i]);
     }
 }
 
 template <class T>
-using ScoreFn = void (*)(const float*, const T* const*, int, float, float*);
+using ScoreFn = void (*)(const float*, const T* const*, int, float*);
 
 // The widest block for R rows, and the narrower ones for the tiles that are left.
 template <class T>
@@ -127,12 +141,12 @@ ScoreFns<T> score_for(int rows) {
 }
 
 template <class T>
-void scores(int rows, const float* q, const T* const* keys, int num_tiles, int head_dim, float scale, float* s) {
+void scores(int rows, const float* q, const T* const* keys, int num_tiles, int head_dim, float* s) {
     const ScoreFns<T> fns = score_for<T>(rows);
     for (int t = 0; t < num_tiles;) {
         const int left = num_tiles - t;
         const int n = left >= fns.tiles ? fns.tiles : left >= 2 && fns.tiles > 2 ? 2 : 1;
-        (n == fns.tiles ? fns.wide : n == 2 ? fns.two : fns.one)(q, keys + t, head_dim, scale, s + t * kTile);
+        (n == fns.tiles ? fns.wide : n == 2 ? fns.two : fns.one)(q, keys + t, head_dim, s + t * kTile);
         t += n;
     }
 }
@@ -216,34 +230,53 @@ void values_of_rows(int rows, const float* p, const T* const* values, int begin,
     }
 }
 
-// ---- as attention uses them: some tiles at a time, for all rows ---------------------------------------------------
+// ---- as attention uses them: some tiles of a partition at a time, for all rows of a band ---------------------------
 
 template <class T>
 class Blocks {
 public:
-    // several: blocks of rows, for the same tiles. buffer: kStepTiles tiles of 32 bits for two numbers.
-    Blocks(float*, bool) {}
+    // stream: the partition's keys, its values, and kStepTiles tiles that will be needed next. several: blocks of rows,
+    // for the same tiles. buffer: of blocks_buffer_floats.
+    Blocks(float*, const T* const* stream, int num_tiles, int head_dim, bool, Ahead<T>)
+        : keys_(stream), values_(stream + num_tiles), head_dim_(head_dim) {}
     static void prepare_queries(float*, int, int) {}
-    static void prepare_weights(float*, int) {}
 
-    // The next n tiles of keys are for add_scores; the rows of s begin with the first of them.
-    void take_keys(const T* const* keys, int n, int) {
-        tiles_ = keys;
-        num_tiles_ = n;
-    }
-    void add_scores(int rows, const float* q, int head_dim, float scale, float* s) const {
-        scores(rows, q, tiles_, num_tiles_, head_dim, scale, s);
+    // Scores s become weights 2^(scale s - m), as add_values takes them; returns their sum.
+    static float weigh(float* s, int n, float scale, float m) {
+        const int num_vectors = (n + 15) / 16;
+        const V16 by = set1(scale), shift = set1(-m);
+        V16 sum = zero();
+        for (int i = 0; i < num_vectors; ++i) {
+            const V16 p = exp2_nonpositive(fma(load(s + i * 16), by, shift));
+            store(s + i * 16, p);
+            sum = add(sum, p);
+        }
+        return sum_lanes(sum);
     }
 
-    // Tiles first .. first + n of a partition's values are for add_values, which counts tokens from its tile 0.
-    void take_values(const T* const* values, int, int, int) { tiles_ = values; }
-    void add_values(int rows, const float* p, int begin, int end, int head_dim, float* acc, int64_t acc_stride) const {
-        values_of_rows(rows, p, tiles_, begin, end, head_dim, acc, acc_stride);
+    // Tiles first .. first + n of the keys are for add_scores. True if some of them are read for the first time.
+    bool take_keys(int first, int n) {
+        first_ = first;
+        num_ = n;
+        const bool is_new = first + n > num_seen_;
+        if (is_new) num_seen_ = first + n;
+        return is_new;
+    }
+    // The rows of s begin with the first tile that was taken.
+    void add_scores(int rows, const float* q, float* s) {
+        scores(rows, q, keys_ + first_, num_, head_dim_, s);
+    }
+
+    // The first n tiles of the values are for add_values.
+    void take_values(int) {}
+    void add_values(int rows, const float* p, int begin, int end, float* acc, int64_t acc_stride) const {
+        values_of_rows(rows, p, values_, begin, end, head_dim_, acc, acc_stride);
     }
 
 private:
-    const T* const* tiles_ = nullptr;
-    int num_tiles_ = 0;
+    const T* const* keys_;
+    const T* const* values_;
+    int head_dim_, first_ = 0, num_ = 0, num_seen_ = 0;
 };
 
 }  // namespace

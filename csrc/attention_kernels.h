@@ -2,8 +2,8 @@
 //
 // A context is cut at fixed borders into partitions of kPartition tokens. Within a partition a query takes the
 // softmax of its scores over the tokens up to its own position, as its largest score m, its
-// weight l = sum exp(s - m) and acc = sum exp(s - m) v; partitions are then folded in order:
-//     m' = max(m, m_p)   l' = l e^(m - m') + l_p e^(m_p - m')   acc' likewise;   output = acc / l
+// weight l = sum 2^(s - m) and acc = sum 2^(s - m) v; partitions are then folded in order:
+//     m' = max(m, m_p)   l' = l 2^(m - m') + l_p 2^(m_p - m')   acc' likewise;   output = acc / l
 // With a window, tokens before it have no weight, and folding begins with the first partition that it reaches into.
 // All of this depends on the query's position alone, so a query gives the same bits in any chunk or batch, and
 // whether its partitions ran on one thread or on several.
@@ -21,6 +21,7 @@ constexpr int kTile = 16;
 constexpr int kPartition = 256;
 constexpr int kTilesPerPartition = kPartition / kTile;
 constexpr int kStepTiles = 4;  // tiles that are taken at a time: they stay in the first-level cache for all rows
+constexpr int kBandRows = 48;  // whose scores stay near
 constexpr int kNoWindow = 1 << 30;  // more than any position
 
 // Rows of a tile are its queries times the heads of a group, query-major: row = query * group + head.
@@ -33,7 +34,7 @@ struct AttentionTask {
     int head_dim;        // a multiple of 8
     int first_position;  // of the first query; the others follow it
     int window;          // tokens that a query sees, itself the last; or kNoWindow
-    float scale;
+    float scale;         // of scores, to powers of two: the softmax's own times log2 e
     const void* keys;     // of this layer and head in tile 0
     int64_t tile_stride;  // elements from a tile to the next
     int64_t value_offset; // elements from a tile's keys to its values
@@ -52,9 +53,19 @@ static inline int padded_head_dim(int head_dim) { return (head_dim + 15) / 16 * 
 // Floats of one row's partial result: acc (padded), m, l.
 static inline int64_t partial_stride(int head_dim) { return padded_head_dim(head_dim) + 2; }
 
-static inline int64_t attention_scratch_floats(int rows, int head_dim) {
-    const int64_t of_row = head_dim + kPartition + 2 * partial_stride(head_dim);
-    return rows * of_row + kStepTiles * padded_head_dim(head_dim) * kTile / 2;
+// A task's queries are done in so many bands, about of one size.
+static inline int num_bands(int num_queries, int group) {
+    const int wanted = (num_queries * group + kBandRows - 1) / kBandRows;
+    return wanted < num_queries ? wanted : num_queries;
+}
+
+// For tasks of up to so many rows.
+static inline int64_t attention_scratch_floats(int rows, int group, int head_dim) {
+    const int64_t of_row = head_dim + partial_stride(head_dim);
+    const int64_t of_band_row = kPartition + partial_stride(head_dim);
+    const int band_rows = rows < kBandRows + group ? rows : kBandRows + group;
+    const int64_t buffer = static_cast<int64_t>(kPartition) * padded_head_dim(head_dim);  // keys and values in half the bits
+    return rows * of_row + band_rows * of_band_row + buffer;
 }
 
 // The first token that the query at a position sees.

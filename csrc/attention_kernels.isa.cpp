@@ -28,58 +28,68 @@ struct Span {
     bool empty() const { return begin >= end; }
 };
 
-OCTAVO_INLINE Span seen_by(const AttentionTask& a, int row, Stretch in) {
-    const int position = a.first_position + row / a.group, first = first_seen(position, a.window);
+OCTAVO_INLINE Span seen_by(const AttentionTask& a, int query, Stretch in) {
+    const int position = a.first_position + query, first = first_seen(position, a.window);
     const int stop = position + 1 < in.end ? position + 1 : in.end;
     return {first > in.start ? first - in.start : 0, stop - in.start};
+}
+
+// Tiles of a stretch that the last query sees.
+OCTAVO_INLINE int num_tiles_of(const AttentionTask& a, Stretch in) {
+    const int seen = seen_by(a, a.num_queries - 1, in).end;
+    return seen <= 0 ? 0 : (seen + kTile - 1) / kTile;
 }
 
 // ---- softmax of one row over the tokens that it sees --------------------------------------------------------------
 
 // The largest score. Tokens before the window, and later ones of the last tile (other queries' or stale), become -inf.
 float largest(float* s, Span seen) {
-    const int n = seen.end, num_vectors = (n + 15) / 16;
+    const int n = seen.end, num_whole = n / 16;
     for (int i = 0; i < seen.begin; ++i) s[i] = -kInf;
     V16 top = set1(-kInf);
-    for (int i = 0; i < num_vectors; ++i) {
-        V16 x = load(s + i * 16);
-        if (n - i * 16 < 16) {
-            x = keep_n(x, n - i * 16, -kInf);
-            store(s + i * 16, x);
-        }
-        top = max_(top, x);
+    for (int i = 0; i < num_whole; ++i) top = max_(top, load(s + i * 16));
+    if (n % 16 != 0) {
+        const V16 last = keep_n(load(s + num_whole * 16), n % 16, -kInf);
+        store(s + num_whole * 16, last);
+        top = max_(top, last);
     }
     return max_lanes(top);
 }
 
-// s becomes exp(s - m); returns their sum.
-float weigh(float* s, int n, float m) {
-    const int num_vectors = (n + 15) / 16;
-    const V16 shift = set1(m);
-    V16 sum = zero();
-    for (int i = 0; i < num_vectors; ++i) {
-        const V16 p = exp_nonpositive(sub(load(s + i * 16), shift));
-        store(s + i * 16, p);
-        sum = add(sum, p);
-    }
-    return sum_lanes(sum);
-}
-
 // ---- a tile of queries ------------------------------------------------------------------------------------------
 
-// Adds a later partition's (acc, m, l) to an earlier one's. Rows of n floats, then m and l.
-void fold(float* into, const float* part, int n) {
-    float* m = into + n;
-    float* l = into + n + 1;
-    const float top = *m > part[n] ? *m : part[n];
-    float both[16] = {*m - top, part[n] - top};
-    store(both, exp_nonpositive(load(both)));
-    const float a = both[0], b = both[1];
-    const V16 va = set1(a), vb = set1(b);
-    for (int d = 0; d < n; d += 16) store(into + d, fma(load(part + d), vb, mul(load(into + d), va)));
-    *l = *l * a + part[n + 1] * b;
-    *m = top;
-}
+// Adds the results of a later partition to those of an earlier one, up to 16 rows: acc (n floats), m, l.
+struct Fold {
+    float* into[16];
+    const float* part[16];
+    int count = 0;
+
+    void add_row(float* state, const float* result) {
+        into[count] = state;
+        part[count++] = result;
+    }
+
+    void run(int n) {
+        if (count == 0) return;
+        float by_into[16] = {}, by_part[16] = {};
+        for (int i = 0; i < count; ++i) {
+            float* m = into[i] + n;
+            const float theirs = part[i][n], top = *m > theirs ? *m : theirs;
+            by_into[i] = *m - top;
+            by_part[i] = theirs - top;
+            *m = top;
+        }
+        store(by_into, exp2_nonpositive(load(by_into)));
+        store(by_part, exp2_nonpositive(load(by_part)));
+        for (int i = 0; i < count; ++i) {
+            const V16 a = set1(by_into[i]), b = set1(by_part[i]);
+            for (int d = 0; d < n; d += 16) store(into[i] + d, fma(load(part[i] + d), b, mul(load(into[i] + d), a)));
+            float* l = into[i] + n + 1;
+            *l = *l * by_into[i] + part[i][n + 1] * by_part[i];
+        }
+        count = 0;
+    }
+};
 
 void write_row(const float* state, int head_dim, int padded, float* out) {
     const V16 by = set1(state[padded + 1]);
@@ -122,32 +132,32 @@ void pack_queries(const AttentionTask& a, Rows rows, float* packed) {
     }
 }
 
-// acc of all rows for the tokens begin..end of a stretch. Rows of one block that see fewer tokens than others
+// acc of all rows for the first `end` tokens of a stretch. Rows of one block that see fewer tokens than others
 // join late or leave early: what lies outside a query's window or beyond its position is never read for it.
 template <class T>
-void values_step(const AttentionTask& a, Rows rows, Stretch in, const Blocks<T>& blocks, int begin, int end,
-                 const float* p, float* acc, int64_t acc_stride) {
-    const auto next_query = [&](int r) { return (r / a.group + 1) * a.group; };
+void add_values(const AttentionTask& a, Rows rows, Stretch in, const Blocks<T>& blocks, int end, const float* p,
+                float* acc, int64_t acc_stride) {
     for (int first = 0; first < rows.count; first += rows.block) {
         const int last = first + rows.in_block(first);
-        const bool all_begun = seen_by(a, last - 1, in).begin <= begin;
-        int t = begin;
+        const bool all_begun = seen_by(a, (last - 1) / a.group, in).begin <= 0;
+        int t = 0;
         for (int r = first; r < last && t < end;) {
-            const Span seen = seen_by(a, r, in);
+            const int query = r / a.group;
+            const Span seen = seen_by(a, query, in);
             if (seen.end <= t || seen.begin >= end) {
-                r = next_query(r);
+                r = (query + 1) * a.group;
                 continue;
             }
             if (t < seen.begin) t = seen.begin;
-            int stop = seen.end < end ? seen.end : end, joined = all_begun ? last : next_query(r);
-            for (; joined < last; joined = next_query(joined)) {
-                const int joins = seen_by(a, joined, in).begin;
+            int stop = seen.end < end ? seen.end : end, joined = all_begun ? last : (query + 1) * a.group;
+            for (int next = query + 1; joined < last; ++next, joined += a.group) {
+                const int joins = seen_by(a, next, in).begin;
                 if (joins <= t) continue;
                 if (joins < stop) stop = joins;
                 break;
             }
             blocks.add_values((joined < last ? joined : last) - r, p + static_cast<int64_t>(r) * kPartition, t, stop,
-                              a.head_dim, acc + r * acc_stride, acc_stride);
+                              acc + r * acc_stride, acc_stride);
             t = stop;
         }
     }
@@ -156,20 +166,21 @@ void values_step(const AttentionTask& a, Rows rows, Stretch in, const Blocks<T>&
 // Scores become weights; rows of `result` become (0, m, l). First all of one kind, then all of the next: within a row
 // each waits for the one before, while the processor works on several rows at once.
 template <class T>
-void softmax(const AttentionTask& a, Rows rows, Stretch in, float* p, float* result) {
+void softmax(const AttentionTask& a, Stretch in, float* p, float* result) {
     const int64_t stride = partial_stride(a.head_dim), padded = padded_head_dim(a.head_dim);
-    for (int r = 0; r < rows.count; ++r) {
-        const Span seen = seen_by(a, r, in);
-        if (!seen.empty()) result[r * stride + padded] = largest(p + static_cast<int64_t>(r) * kPartition, seen);
+    for (int64_t query = 0, row = 0; query < a.num_queries; ++query, row += a.group) {
+        const Span seen = seen_by(a, static_cast<int>(query), in);
+        for (int64_t r = row; r < row + a.group && !seen.empty(); ++r) {
+            result[r * stride + padded] = a.scale * largest(p + r * kPartition, seen);
+        }
     }
-    for (int r = 0; r < rows.count; ++r) {
-        float* row = result + r * stride;
-        const Span seen = seen_by(a, r, in);
-        for (int64_t d = 0; d < padded; ++d) row[d] = 0.0f;
-        if (seen.empty()) continue;
-        float* weights = p + static_cast<int64_t>(r) * kPartition;
-        row[padded + 1] = weigh(weights, seen.end, row[padded]);
-        Blocks<T>::prepare_weights(weights, (seen.end + 15) / 16);
+    for (int64_t query = 0, row = 0; query < a.num_queries; ++query, row += a.group) {
+        const Span seen = seen_by(a, static_cast<int>(query), in);
+        for (int64_t r = row; r < row + a.group; ++r) {
+            float* to = result + r * stride;
+            for (int64_t d = 0; d < padded; d += 16) store(to + d, zero());
+            if (!seen.empty()) to[padded + 1] = Blocks<T>::weigh(p + r * kPartition, seen.end, a.scale, to[padded]);
+        }
     }
 }
 
@@ -178,114 +189,175 @@ OCTAVO_INLINE const T* key_tile(const AttentionTask& a, int index) {
     return static_cast<const T*>(a.keys) + a.tiles[index] * a.tile_stride;
 }
 
-// A first touch of tiles that are a partition away. They lie on pages of their own, and finding one takes as long as many
-// reads: too long for what is asked for kStepTiles ahead.
+// A partition's tiles in the order in which memory is read: keys, values, and the first of what comes next.
 template <class T>
-OCTAVO_INLINE void find_pages(const AttentionTask& a, int first, int count, int all_tiles) {
-    const int end = first + count < all_tiles ? first + count : all_tiles;
-    for (int i = first; i < end; ++i) {
-        const T* keys = key_tile<T>(a, i);
-        prefetch(keys);
-        prefetch(keys + a.value_offset);
+struct PartitionTiles {
+    const T* stream[2 * kTilesPerPartition + kStepTiles];
+    Stretch in;
+    int num_tiles;  // that any row sees
+
+    PartitionTiles(const AttentionTask& a, int part) : in(stretch_of(a, part)), num_tiles(num_tiles_of(a, in)), a_(a) {
+        const T** values = stream + num_tiles;
+        for (int i = 0; i < num_tiles; ++i) {
+            stream[i] = key_tile<T>(a, in.start / kTile + i);
+            values[i] = stream[i] + a.value_offset;
+        }
+        const bool last = part + 1 == a.part_end;
+        first_next_ = stretch_of(a, last ? a.part_begin : part + 1).start / kTile;
+        num_next_ = (a.first_position + a.num_queries + kTile - 1) / kTile - first_next_;
+        if (num_next_ > kTilesPerPartition) num_next_ = kTilesPerPartition;
+        next_head_ = last ? a.next_head : 0;
+        has_next_ = !last || next_head_ != 0;
+        for (int i = 0; i < kStepTiles; ++i) {
+            values[num_tiles + i] = i < num_next_ ? next_keys(i) : values[num_tiles - 1];
+        }
     }
+
+    // A first touch of tiles begin .. end of the next partition. They lie on pages of their own, and finding one takes as
+    // long as many reads: too long for what is asked for kStepTiles ahead.
+    void find_pages(int begin, int end) const {
+        for (int i = begin; i < end && i < num_next_ && has_next_; ++i) {
+            prefetch(next_keys(i));
+            prefetch(next_keys(i) + a_.value_offset);
+        }
+    }
+
+    // Keys and values of the next partition's tiles, in the order in which they will be read.
+    Ahead<T> ahead() const {
+        Ahead<T> ahead;
+        for (int i = 0; i < num_next_ && has_next_; ++i) {
+            ahead.add(next_keys(i));
+            ahead.add(next_keys(i) + a_.value_offset);
+        }
+        return ahead;
+    }
+
+private:
+    const T* next_keys(int i) const { return key_tile<T>(a_, first_next_ + i) + next_head_; }
+
+    const AttentionTask& a_;
+    int first_next_, num_next_;
+    int64_t next_head_;
+    bool has_next_;
+};
+
+// The queries of a task in bands: the scores of one stay near, and all of them use what was loaded for the first.
+struct Band {
+    AttentionTask task;
+    Rows rows;
+    int64_t first_row;
+};
+
+Band band_of(const AttentionTask& a, int number, int bands) {
+    const int begin = a.num_queries * number / bands, end = a.num_queries * (number + 1) / bands;
+    Band band{a, {}, begin * a.group};
+    band.task.num_queries = end - begin;
+    if (a.query_rows == nullptr) {
+        band.task.q += begin * a.row_stride;
+        band.task.first_position += begin;
+    } else {
+        band.task.query_rows += begin;
+    }
+    band.task.out += begin * a.row_stride;
+    const int count = band.task.num_queries * a.group, blocks = (count + kMaxRows - 1) / kMaxRows;
+    band.rows = {count, (count + blocks - 1) / blocks};
+    return band;
 }
 
-// One partition for all rows that see any of it: their rows of `result` become (acc, m, l).
+// A partition for those rows of a band that see any of it: their rows of `result` become (acc, m, l).
 template <class T>
-void attend_partition(const AttentionTask& a, Rows rows, int part, const float* packed, float* p, float* buffer,
-                      float* result) {
-    const Stretch in = stretch_of(a, part);
-    const int seen = seen_by(a, rows.count - 1, in).end;
-    const int num_tiles = (seen + kTile - 1) / kTile;
-    const int64_t stride = partial_stride(a.head_dim);
-    const T* stream[2 * kTilesPerPartition + kStepTiles];  // as memory is read: keys, values, what comes next
-    const T** keys = stream;
-    const T** values = stream + num_tiles;
-    const int all_tiles = (a.first_position + a.num_queries + kTile - 1) / kTile;
-    for (int i = 0; i < num_tiles; ++i) {
-        keys[i] = key_tile<T>(a, in.start / kTile + i);
-        values[i] = keys[i] + a.value_offset;
-    }
-    const bool last = part + 1 == a.part_end;
-    const int first_next = stretch_of(a, last ? a.part_begin : part + 1).start / kTile;
-    for (int i = 0; i < kStepTiles; ++i) {
-        const int next = first_next + i;
-        values[num_tiles + i] =
-            next >= all_tiles ? values[num_tiles - 1] : key_tile<T>(a, next) + (last ? a.next_head : 0);
-    }
-    Blocks<T> blocks(buffer, /*several=*/rows.count > rows.block);
+void attend_partition(const Band& band, const PartitionTiles<T>& tiles, const float* packed, float* p,
+                      Blocks<T>& blocks, float* result) {
+    const AttentionTask& a = band.task;
+    const Rows& rows = band.rows;
+    const int num_tiles = num_tiles_of(a, tiles.in);
     const auto step_tiles = [&](int t) { return num_tiles - t < kStepTiles ? num_tiles - t : kStepTiles; };
     for (int t = 0; t < num_tiles; t += kStepTiles) {
-        blocks.take_keys(keys + t, step_tiles(t), a.head_dim);
-        find_pages<T>(a, in.start / kTile + t + kTilesPerPartition, step_tiles(t), all_tiles);
+        if (blocks.take_keys(t, step_tiles(t))) tiles.find_pages(t, t + kStepTiles);
         for (int r = 0; r < rows.count; r += rows.block) {
-            blocks.add_scores(rows.in_block(r), packed + static_cast<int64_t>(r) * a.head_dim, a.head_dim, a.scale,
+            blocks.add_scores(rows.in_block(r), packed + static_cast<int64_t>(r) * a.head_dim,
                               p + static_cast<int64_t>(r) * kPartition + t * kTile);
         }
     }
-    softmax<T>(a, rows, in, p, result);
-    for (int t = 0; t < num_tiles; t += kStepTiles) {
-        blocks.take_values(values, t, step_tiles(t), a.head_dim);
-        values_step(a, rows, in, blocks, t * kTile, (t + kStepTiles) * kTile, p, result, stride);
-    }
+    softmax<T>(a, tiles.in, p, result);
+    blocks.take_values(num_tiles);
+    add_values(a, rows, tiles.in, blocks, num_tiles * kTile, p, result, partial_stride(a.head_dim));
 }
 
 // The results of a later partition go into those of the first one.
-void fold_partition(const AttentionTask& a, int count, int part, float* into, const float* results) {
+void fold_partition(const AttentionTask& a, Stretch in, float* into, const float* results) {
     const int64_t stride = partial_stride(a.head_dim);
-    const Stretch in = stretch_of(a, part);
-    for (int r = 0; r < count; ++r) {
-        if (seen_by(a, r, in).empty()) continue;
-        float* state = into + r * stride;
-        const float* result = results + r * stride;
-        if (first_seen(a.first_position + r / a.group, a.window) / kPartition == part) {
-            std::memcpy(state, result, static_cast<size_t>(stride) * sizeof(float));
-        } else {
-            fold(state, result, padded_head_dim(a.head_dim));
+    const int part = in.end / kPartition - 1, padded = padded_head_dim(a.head_dim);
+    Fold fold;
+    for (int64_t query = 0, row = 0; query < a.num_queries; ++query, row += a.group) {
+        const int q = static_cast<int>(query);
+        if (seen_by(a, q, in).empty()) continue;
+        const bool is_first = first_seen(a.first_position + q, a.window) / kPartition == part;
+        for (int64_t r = row; r < row + a.group; ++r) {
+            float* state = into + r * stride;
+            const float* result = results + r * stride;
+            if (is_first) {
+                std::memcpy(state, result, static_cast<size_t>(stride) * sizeof(float));
+            } else {
+                fold.add_row(state, result);
+                if (fold.count == 16) fold.run(padded);
+            }
         }
     }
+    fold.run(padded);
 }
 
-float* out_row(const AttentionTask& a, int row) {
-    return a.out + row / a.group * a.row_stride + static_cast<int64_t>(row % a.group) * a.head_dim;
+void write_out(const AttentionTask& a, const float* states) {
+    const int64_t stride = partial_stride(a.head_dim);
+    const int padded = padded_head_dim(a.head_dim);
+    for (int64_t query = 0, row = 0; query < a.num_queries; ++query, row += a.group) {
+        float* out = a.out + query * a.row_stride;
+        for (int64_t head = 0; head < a.group; ++head) {
+            write_row(states + (row + head) * stride, a.head_dim, padded, out + head * a.head_dim);
+        }
+    }
 }
 
 template <class T>
 void attend(const AttentionTask& a, float* scratch) {
-    const int count = a.num_queries * a.group;
-    const int blocks = (count + kMaxRows - 1) / kMaxRows;
-    const Rows rows{count, (count + blocks - 1) / blocks};
+    const int count = a.num_queries * a.group, bands = num_bands(a.num_queries, a.group);
     const int64_t stride = partial_stride(a.head_dim);
-    const int padded = padded_head_dim(a.head_dim);
+    const int64_t band_rows = (a.num_queries + bands - 1) / bands * a.group;
     float* packed = scratch;
-    float* p = packed + static_cast<int64_t>(count) * a.head_dim;
-    float* state = p + static_cast<int64_t>(count) * kPartition;
-    float* next = state + count * stride;
-    float* buffer = next + count * stride;
-    pack_queries<T>(a, rows, packed);
-    if (a.results != nullptr) {
-        for (int part = a.part_begin; part < a.part_end; ++part) {
-            attend_partition<T>(a, rows, part, packed, p, buffer, a.partials + a.results[part - a.part_begin] * stride);
-        }
-        return;
+    float* state = packed + static_cast<int64_t>(count) * a.head_dim;
+    float* p = state + count * stride;
+    float* next = p + band_rows * kPartition;
+    float* buffer = next + band_rows * stride;
+    for (int i = 0; i < bands; ++i) {
+        const Band band = band_of(a, i, bands);
+        pack_queries<T>(band.task, band.rows, packed + band.first_row * a.head_dim);
     }
     for (int part = a.part_begin; part < a.part_end; ++part) {
-        const bool first = part == a.part_begin;
-        attend_partition<T>(a, rows, part, packed, p, buffer, first ? state : next);
-        if (!first) fold_partition(a, count, part, state, next);
+        const PartitionTiles<T> tiles(a, part);
+        const bool several = count > kMaxRows;
+        const Ahead<T> ahead = several ? tiles.ahead() : Ahead<T>();
+        Blocks<T> blocks(buffer, tiles.stream, tiles.num_tiles, a.head_dim, several, ahead);
+        for (int i = 0; i < bands; ++i) {
+            const Band band = band_of(a, i, bands);
+            float* into = state + band.first_row * stride;
+            float* result = part == a.part_begin ? into : next;
+            if (a.results != nullptr) {
+                result = a.partials + (a.results[part - a.part_begin] + band.first_row) * stride;
+            }
+            attend_partition<T>(band, tiles, packed + band.first_row * a.head_dim, p, blocks, result);
+            if (result == next) fold_partition(band.task, tiles.in, into, next);
+        }
     }
-    for (int r = 0; r < count; ++r) write_row(state + r * stride, a.head_dim, padded, out_row(a, r));
+    if (a.results == nullptr) write_out(a, state);
 }
 
 void merge(const AttentionTask& a) {
-    const int count = a.num_queries * a.group;
     const int64_t stride = partial_stride(a.head_dim);
-    const int padded = padded_head_dim(a.head_dim);
     float* state = a.partials + a.results[0] * stride;
     for (int part = a.part_begin + 1; part < a.part_end; ++part) {
-        fold_partition(a, count, part, state, a.partials + a.results[part - a.part_begin] * stride);
+        fold_partition(a, stretch_of(a, part), state, a.partials + a.results[part - a.part_begin] * stride);
     }
-    for (int r = 0; r < count; ++r) write_row(state + r * stride, a.head_dim, padded, out_row(a, r));
+    write_out(a, state);
 }
 
 }  // namespace

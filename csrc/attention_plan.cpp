@@ -81,7 +81,7 @@ AttentionPlan::Held AttentionPlan::hold(const AttentionKind& kind, int num_threa
         made->num_threads = num_threads;
         made->work = make_attention_work(*this, kind, num_threads);
         made->partial_floats = round_up(made->work.partial_rows * partial_stride(kind.head_dim));
-        made->scratch_floats = round_up(attention_scratch_floats(made->work.max_rows, kind.head_dim));
+        made->scratch_floats = round_up(attention_scratch_floats(made->work.max_rows, kind.num_heads / kind.num_kv_heads, kind.head_dim));
         const int64_t floats = made->partial_floats + made->scratch_floats * num_threads;
         made->memory = AlignedBuffer(static_cast<size_t>(floats) * sizeof(float));
         kept_.push_back(std::move(made));

@@ -67,14 +67,10 @@ void round_queries(float* q, int n, int head_dim) {
     }
 }
 
-// Weights of a row, n of them in whole vectors -> pairs, in place.
-void round_weights(float* p, int num_vectors) {
-    Pair* to = reinterpret_cast<Pair*>(p);
-    for (int i = 0; i < num_vectors; i += 2) {
-        const V16 first = load(p + i * 16), second = i + 1 < num_vectors ? load(p + (i + 1) * 16) : zero();
-        const __m512i both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second.v, first.v));
-        store_pairs(to + i * 8, {_mm512_castsi512_ps(_mm512_rol_epi32(both, 16))});
-    }
+// The weights of 32 tokens -> 16 pairs.
+OCTAVO_INLINE V16 pairs_of(V16 first, V16 second) {
+    const __m512i both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second.v, first.v));
+    return {_mm512_castsi512_ps(_mm512_rol_epi32(both, 16))};
 }
 
 // Keys of n tiles, [D, 16 tokens] -> [D / 2, 16 tokens] pairs. keys[kStepTiles ..] will be needed next.
@@ -112,7 +108,7 @@ void round_values(const f16* const* values, int n, int head_dim, Pair* to) {
 
 struct RawKeys {
     const f16* const* tiles;  // tiles[kStepTiles ..] will be needed next
-    RawKeys from(int tile) const { return {tiles + tile}; }
+    RawKeys from(int tile) { return {tiles + tile}; }
     OCTAVO_INLINE V16 load_pairs_at(int tile, int64_t d) const {
         const f16* k = tiles[tile] + 2 * d * kTile;
         prefetch(tiles[tile + kStepTiles] + 2 * d * kTile);
@@ -123,8 +119,12 @@ struct RawKeys {
 struct RoundedKeys {
     const Pair* pairs;
     int64_t tile_pairs;  // of a tile
-    RoundedKeys from(int tile) const { return {pairs + tile * tile_pairs, tile_pairs}; }
+    const f16* near;
+    Ahead<f16>* ahead;
+    const f16* wanted = nullptr;  // by and by, a line for each d
+    RoundedKeys from(int tile) { return {pairs + tile * tile_pairs, tile_pairs, near, ahead, ahead->take(near)}; }
     OCTAVO_INLINE V16 load_pairs_at(int tile, int64_t d) const {
+        if (tile == 0) prefetch_far(wanted + 2 * d * kTile);
         return load_pairs(pairs + tile * tile_pairs + d * kTile);
     }
 };
@@ -156,7 +156,7 @@ struct RoundedValues {
 
 // q: [D / 2, R] pairs. keys: N tiles.
 template <class Keys, int R, int N>
-void score_pairs(const Pair* q, const Keys& keys, int head_dim, float scale, float* s) {
+void score_pairs(const Pair* q, const Keys& keys, int head_dim, float* s) {
     V16 acc[R][N];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -168,11 +168,10 @@ void score_pairs(const Pair* q, const Keys& keys, int head_dim, float scale, flo
             acc, [&](int r) __attribute__((always_inline)) { return q[d * R + r]; },
             [&](int i) __attribute__((always_inline)) { return keys.load_pairs_at(i, d); });
     }
-    const V16 by = set1(scale);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-        for (int i = 0; i < N; ++i) store(s + r * kPartition + i * kTile, mul(acc[r][i], by));
+        for (int i = 0; i < N; ++i) store(s + r * kPartition + i * kTile, acc[r][i]);
     }
 }
 
@@ -208,7 +207,7 @@ void value_pairs(const Pair* p, const Values& values, int begin, int end, float*
 // ---- for any number of rows --------------------------------------------------------------------------------------
 
 template <class Keys>
-using ScorePairsFn = void (*)(const Pair*, const Keys&, int, float, float*);
+using ScorePairsFn = void (*)(const Pair*, const Keys&, int, float*);
 template <class Values>
 using ValuePairsFn = void (*)(const Pair*, const Values&, int, int, float*, int64_t);
 
@@ -248,12 +247,12 @@ constexpr Widths<ValuePairsFn<Values>> value_widths() {
      f<T, 7>(), f<T, 8>(), f<T, 9>(), f<T, 10>(), f<T, 11>(), f<T, 12>()}
 
 template <class Keys>
-void scores_of_pairs(int rows, const Pair* q, const Keys& keys, int num_tiles, int head_dim, float scale, float* s) {
+void scores_of_pairs(int rows, const Pair* q, Keys keys, int num_tiles, int head_dim, float* s) {
     static constexpr Widths<ScorePairsFn<Keys>> kFns[] = OCTAVO_FOR_ROWS(score_widths, Keys);
     const auto& fns = kFns[rows - 1];
     for (int t = 0, n; t < num_tiles; t += n) {
         n = next_width(fns, num_tiles - t);
-        of_width(fns, n)(q, keys.from(t), head_dim, scale, s + t * kTile);
+        of_width(fns, n)(q, keys.from(t), head_dim, s + t * kTile);
     }
 }
 
@@ -274,47 +273,83 @@ void values_of_pairs(int rows, const Pair* p, const Values& values, int begin, i
 template <>
 class Blocks<f16> {
 public:
-    Blocks(float* buffer, bool several) : pairs_(reinterpret_cast<Pair*>(buffer)), several_(several) {}
+    Blocks(float* buffer, const f16* const* stream, int num_tiles, int head_dim, bool several,
+           const Ahead<f16>& ahead)
+        : keys_(stream),
+          values_(stream + num_tiles),
+          head_dim_(head_dim),
+          padded_(padded_head_dim(head_dim)),
+          key_pairs_(reinterpret_cast<Pair*>(buffer)),
+          value_pairs_(key_pairs_ + kTilesPerPartition * padded_ * kTilePairs),
+          several_(several),
+          ahead_(ahead) {}
     static void prepare_queries(float* q, int n, int head_dim) { round_queries(q, n, head_dim); }
-    static void prepare_weights(float* p, int num_vectors) { round_weights(p, num_vectors); }
 
-    void take_keys(const f16* const* keys, int n, int head_dim) {
-        tiles_ = keys;
-        num_tiles_ = n;
-        if (several_) round_keys(keys, n, head_dim, pairs_);
+    // The weights are rounded in place.
+    static float weigh(float* s, int n, float scale, float m) {
+        const int num_vectors = (n + 15) / 16;
+        const V16 by = set1(scale), shift = set1(-m);
+        Pair* to = reinterpret_cast<Pair*>(s);
+        V16 sum = zero();
+        int i = 0;
+        for (; i + 2 <= num_vectors; i += 2) {
+            const V16 first = exp2_nonpositive(fma(load(s + i * 16), by, shift));
+            const V16 second = exp2_nonpositive(fma(load(s + i * 16 + 16), by, shift));
+            store_pairs(to + i * 8, pairs_of(first, second));
+            sum = add(add(sum, first), second);
+        }
+        if (i < num_vectors) {
+            const V16 last = exp2_nonpositive(fma(load(s + i * 16), by, shift));
+            store_pairs(to + i * 8, pairs_of(last, zero()));
+            sum = add(sum, last);
+        }
+        return sum_lanes(sum);
     }
-    void add_scores(int rows, const float* q, int head_dim, float scale, float* s) const {
+
+    bool take_keys(int first, int n) {
+        first_ = first;
+        num_ = n;
+        const int end = first + n, done = num_keys_;
+        if (end <= done) return false;
+        if (several_) round_keys(keys_ + done, end - done, head_dim_, key_pairs_ + done * head_dim_ * kTilePairs);
+        num_keys_ = end;
+        return true;
+    }
+    void add_scores(int rows, const float* q, float* s) {
         const Pair* by = reinterpret_cast<const Pair*>(q);
         if (several_) {
-            const RoundedKeys keys{pairs_, static_cast<int64_t>(head_dim) * kTilePairs};
-            scores_of_pairs(rows, by, keys, num_tiles_, head_dim, scale, s);
+            const int64_t tile_pairs = static_cast<int64_t>(head_dim_) * kTilePairs;
+            const RoundedKeys keys{key_pairs_ + first_ * tile_pairs, tile_pairs, keys_[first_], &ahead_};
+            scores_of_pairs(rows, by, keys, num_, head_dim_, s);
         } else {
-            scores_of_pairs(rows, by, RawKeys{tiles_}, num_tiles_, head_dim, scale, s);
+            scores_of_pairs(rows, by, RawKeys{keys_ + first_}, num_, head_dim_, s);
         }
     }
 
-    void take_values(const f16* const* values, int first, int n, int head_dim) {
-        tiles_ = values + first;
-        first_token_ = first * kTile;
-        if (several_) round_values(tiles_, n, head_dim, pairs_);
+    void take_values(int n) {
+        const int done = num_values_;
+        if (!several_ || n <= done) return;
+        round_values(values_ + done, n - done, head_dim_, value_pairs_ + done * padded_ * kTilePairs);
+        num_values_ = n;
     }
-    void add_values(int rows, const float* p, int begin, int end, int head_dim, float* acc, int64_t acc_stride) const {
-        const Pair* by = reinterpret_cast<const Pair*>(p) + first_token_ / 2;
-        begin -= first_token_;
-        end -= first_token_;
+    void add_values(int rows, const float* p, int begin, int end, float* acc, int64_t acc_stride) const {
+        const Pair* by = reinterpret_cast<const Pair*>(p);
         if (several_) {
-            const RoundedValues values{pairs_, padded_head_dim(head_dim)};
-            values_of_pairs(rows, by, values, begin, end, head_dim, acc, acc_stride);
+            values_of_pairs(rows, by, RoundedValues{value_pairs_, padded_}, begin, end, head_dim_, acc, acc_stride);
         } else {
-            values_of_pairs(rows, by, RawValues{tiles_, head_dim, 0}, begin, end, head_dim, acc, acc_stride);
+            values_of_pairs(rows, by, RawValues{values_, head_dim_, 0}, begin, end, head_dim_, acc, acc_stride);
         }
     }
 
 private:
-    const f16* const* tiles_ = nullptr;
-    Pair* pairs_;
+    const f16* const* keys_;
+    const f16* const* values_;
+    int head_dim_, padded_;
+    Pair* key_pairs_;    // of the tiles that were taken so far
+    Pair* value_pairs_;
     bool several_;
-    int num_tiles_ = 0, first_token_ = 0;
+    Ahead<f16> ahead_;
+    int first_ = 0, num_ = 0, num_keys_ = 0, num_values_ = 0;
 };
 
 }  // namespace

@@ -7,9 +7,10 @@
 namespace octavo {
 namespace {
 
-// Rows of a unit: enough that a tile that was loaded, or rounded, is used many times, few enough that their scores stay in
-// the second-level cache.
-constexpr int kUnitRows = 48;
+// Rows of a unit at most: enough that a tile that was loaded, or rounded, is used many times. Fewer, down to a band, where
+// there would not be kUnitsPerThread units for each thread.
+constexpr int kUnitRows = 192;
+constexpr int kUnitsPerThread = 8;
 
 // Rows of a shared item: the scores of so many fit in the first-level cache beside the tiles. What is more goes to the
 // next item, which finds the tiles in the second.
@@ -29,7 +30,7 @@ public:
           num_kv_heads_(kind.num_kv_heads),
           group_(kind.num_heads / kind.num_kv_heads),
           window_(kind.window),
-          queries_per_unit_(std::max(1, kUnitRows / group_)) {
+          queries_per_unit_(std::max(1, rows_per_unit(num_threads) / group_)) {
         work_.num_threads = num_threads;
     }
 
@@ -50,7 +51,13 @@ private:
         int64_t cost, rank;  // query rows times tokens; items of high rank go first
     };
 
-    // Sequences with few rows may share: units that are full use what they load often enough alone. What the window of a
+    int rows_per_unit(int num_threads) const {
+        const int64_t rows = static_cast<int64_t>(plan_.num_rows()) * group_ * num_kv_heads_;
+        const int64_t balanced = rows / (static_cast<int64_t>(kUnitsPerThread) * num_threads);
+        return static_cast<int>(std::clamp<int64_t>(balanced, kBandRows, kUnitRows));
+    }
+
+    // Sequences with few rows may share: a band that is full uses what they load often enough alone. What the window of a
     // query has left behind is not shared: it is seen in part, or not at all.
     void add_units(int seq, std::vector<ShareCandidate>& candidates) {
         const int32_t first = plan_.first_row_of(seq), end = first + plan_.rows_of(seq);
@@ -69,6 +76,7 @@ private:
             row = next_row(row + n, end);
         }
         if (work_.units.size() - first_unit != static_cast<size_t>(num_kv_heads_)) return;
+        if (rows_of(work_.units.back()) > kBandRows) return;
         const int32_t full_parts = (work_.units.back().first_position + 1) / kPartition;
         if (full_parts > 0 && plan_.context_of(seq) <= window_) {
             candidates.push_back({seq, plan_.tiles_of(seq), full_parts});

@@ -79,6 +79,12 @@ OCTAVO_INLINE V16 pow2_mul(V16 p, V16 t) {
     const __m512i n = _mm512_slli_epi32(_mm512_castps_si512(t.v), 23);
     return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p.v), n))};
 }
+// less(x, low, 0, pow2_mul(p, t))
+OCTAVO_INLINE V16 pow2_mul_above(V16 x, V16 low, V16 p, V16 t) {
+    const __m512i n = _mm512_slli_epi32(_mm512_castps_si512(t.v), 23);
+    const __mmask16 above = _mm512_cmp_ps_mask(x.v, low.v, _CMP_NLT_UQ);
+    return {_mm512_castsi512_ps(_mm512_maskz_add_epi32(above, _mm512_castps_si512(p.v), n))};
+}
 OCTAVO_INLINE void store_f16(f16* p, V16 a) {
     const __m512 x = _mm512_min_ps(_mm512_set1_ps(kF16Max), _mm512_max_ps(_mm512_set1_ps(-kF16Max), a.v));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
@@ -335,6 +341,10 @@ OCTAVO_INLINE float max_lanes(V16 a) {
 }
 #endif
 
+#if OCTAVO_ISA_LEVEL != 2
+OCTAVO_INLINE V16 pow2_mul_above(V16 x, V16 low, V16 p, V16 t) { return less(x, low, zero(), pow2_mul(p, t)); }
+#endif
+
 // What exp_ does between its limits: n = round(x / ln 2), r = x - n ln 2 in two steps, then a minimax polynomial for
 // e^r on |r| <= ln 2 / 2 (degree 6, fitted for relative error 3e-9), and n enters the exponent.
 OCTAVO_INLINE V16 exp_inner(V16 c) {
@@ -362,10 +372,20 @@ OCTAVO_INLINE V16 exp_(V16 x) {
     return less(x, lowest, zero(), less(highest, x, set1(kInf), y));
 }
 
-// The same for x of 0 or less and for NaN; for others any number.
-OCTAVO_INLINE V16 exp_nonpositive(V16 x) {
-    const V16 lowest = set1(kExpLowest);
-    return less(x, lowest, zero(), exp_inner(max_(lowest, x)));
+// 2^x within 1 unit in the last place for x of about 0 or less; zero below -125.5 (where the result would leave the normal
+// numbers), NaN for NaN. 2^r on |r| <= 1/2 is a minimax polynomial (degree 6, fitted for relative error 2e-9).
+OCTAVO_INLINE V16 exp2_nonpositive(V16 x) {
+    const V16 magic = set1(12582912.0f);
+    const V16 t = add(x, magic);
+    const V16 r = sub(x, sub(t, magic));
+    V16 p = set1(0x1.4177e0p-13f);
+    p = fma(p, r, set1(0x1.5f0950p-10f));
+    p = fma(p, r, set1(0x1.3b2dd4p-7f));
+    p = fma(p, r, set1(0x1.c6af7ap-5f));
+    p = fma(p, r, set1(0x1.ebfbdcp-3f));
+    p = fma(p, r, set1(0x1.62e430p-1f));
+    p = fma(p, r, set1(1.0f));
+    return pow2_mul_above(x, set1(-125.5f), p, t);
 }
 
 OCTAVO_INLINE float exp_(float x) {
