@@ -224,7 +224,10 @@ class SchedulerConfig(Settings):
 
     max_num_seqs: int = opt(256, "sequences that run at once", least=1, many_only=True)
     max_num_batched_tokens: int = opt(
-        2048, "most tokens computed in one step; longer prompts are computed in chunks", least=1
+        512,
+        "most tokens computed in one step, fewer where they attend to long contexts; "
+        "longer prompts are computed in chunks",
+        least=1,
     )
     scheduling_policy: str = opt(
         "fcfs",

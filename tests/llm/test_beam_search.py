@@ -119,7 +119,7 @@ def test_memory_pressure_and_preemption_change_nothing(settings, model, calm, go
         stats = llm.stats()
         llm.built.core.check()
     assert outputs == [calm[i] for i in numbers]  # log-probabilities too, bit for bit
-    assert stats.num_preemptions > 50
+    assert stats.num_preemptions > 30
     assert stats.num_blocks_used == 0
 
 

@@ -200,3 +200,10 @@ def test_settings_that_cannot_be(
 ) -> None:
     with pytest.raises(error, match=message):
         spec(**changes)
+
+
+def test_what_attention_to_a_token_costs() -> None:
+    model = spec("llama")
+    layer = model.hidden_size * (2 * model.q_size + 2 * model.kv_size)
+    layer += 3 * model.hidden_size * model.intermediate_size
+    assert model.attention_weight == pytest.approx(2 * model.num_heads * model.head_dim / layer)

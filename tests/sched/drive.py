@@ -27,6 +27,7 @@ def make_core(
     num_disk_blocks: int = 0,
     allocator: str = "paged",
     window: int | None = None,
+    attention_weight: float = 0.0,
     **config: Any,
 ) -> EngineCore:
     ticks = count()
@@ -37,7 +38,7 @@ def make_core(
         )
     else:
         kv = ContiguousKV(num_blocks, block_size, allocator, limit)
-    scheduler = Scheduler(SchedulerConfig(**config), kv, limit, window)
+    scheduler = Scheduler(SchedulerConfig(**config), kv, limit, window, attention_weight)
     return EngineCore(
         scheduler, ToyRunner(num_blocks, block_size, vocab, window), lambda: float(next(ticks))
     )

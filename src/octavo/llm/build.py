@@ -96,7 +96,10 @@ def build(
     names = _names(config, path)
     tiers = make_tiers(config, checkpoint, kv_size, ops, names[0])
     kv = _manager(config.cache, kv_size, tiers)
-    scheduler = Scheduler(config.scheduler, kv, kv_size.max_model_len, checkpoint.spec.kv_window)
+    spec = checkpoint.spec
+    scheduler = Scheduler(
+        config.scheduler, kv, kv_size.max_model_len, spec.kv_window, spec.attention_weight
+    )
     return Built(
         config=config,
         core=EngineCore(scheduler, ModelRunner(model, ops, tiers.storage), time.monotonic),

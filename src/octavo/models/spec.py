@@ -118,3 +118,9 @@ class ModelSpec:
     def kv_size(self) -> int:
         """Outputs of k_proj and of v_proj: key/value heads times head size."""
         return self.num_kv_heads * self.head_dim
+
+    @property
+    def attention_weight(self) -> float:
+        """Multiplications of a token's attention to one other, as a part of those with the weights of the layers."""
+        projections = self.hidden_size * (2 * self.q_size + 2 * self.kv_size)
+        return 2 * self.q_size / (projections + 3 * self.hidden_size * self.intermediate_size)

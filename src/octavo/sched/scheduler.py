@@ -18,6 +18,7 @@ from octavo.kv.manager import KVManager
 from octavo.request import Request
 from octavo.sched.beam import Beam, BeamGroup
 from octavo.sched.branches import settled_sibling
+from octavo.sched.budget import StepBudget
 from octavo.sched.headroom import blocks_needed_soon
 from octavo.sched.outputs import SeqOutput
 from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
@@ -42,6 +43,7 @@ class Scheduler:
         kv: KVManager,
         max_model_len: int,
         sliding_window: int | None = None,
+        attention_weight: float = 0.0,
     ) -> None:
         if kv.blocks_for(max_model_len) > kv.pool.num_blocks:
             raise ValueError(
@@ -52,6 +54,7 @@ class Scheduler:
         self.kv = kv
         self.max_model_len = max_model_len
         self.sliding_window = sliding_window
+        self.attention_weight = attention_weight
         self.promotion = Promotion(kv.block_size)
         self.stats = SchedulerStats()
         self.sequences: dict[str, Sequence] = {}
@@ -140,7 +143,9 @@ class Scheduler:
 
     def schedule(self, now: float) -> StepPlan:
         """The next step's plan. `now`: seconds, for policies that age (none does yet)."""
-        budget = self.config.max_num_batched_tokens
+        budget = StepBudget(
+            self.config.max_num_batched_tokens, self.attention_weight, self.sliding_window
+        )
         scheduled: list[ScheduledSeq] = []
         admitting = True
         self.admitted.clear()
@@ -148,8 +153,8 @@ class Scheduler:
             if seq.beam is not None and seq.beam.is_settled:
                 continue
             if seq.is_running:
-                run = self._run(seq, max(1, self._share(seq, budget)))
-            elif admitting and (share := self._share(seq, budget)) > 0:
+                run = self._run(seq, budget, max(1, self._share(seq, budget.left)))
+            elif admitting and (share := self._share(seq, budget.left)) > 0:
                 if self.kv.is_in_flight(seq.seq_id):
                     continue
                 self._match(seq)
@@ -158,14 +163,14 @@ class Scheduler:
                 admitting = self._may_enter(seq)
                 if not admitting or self._recall(seq):
                     continue
-                run = self._admit(seq, share)
+                run = self._admit(seq, budget, share)
                 admitting = run is not None
             else:
                 continue
             if run is not None:
                 scheduled.append(run)
-                budget -= len(run.token_ids)
-                if budget == 0:
+                budget.spend(run.start, len(run.token_ids))
+                if budget.left == 0:
                     break
         self._num_steps += 1
         return StepPlan(self._num_steps, self.kv.take_moves(), tuple(scheduled))
@@ -191,15 +196,20 @@ class Scheduler:
         # Beams that are settled run no further without those that wait: these get on in any case.
         return share if seq.beam is None else max(1, share)
 
-    def _run(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
-        """Give a running sequence its next tokens and their blocks; None if it had to give way."""
-        num_tokens = min(seq.num_pending, budget)
-        start, end = seq.num_computed, seq.num_computed + num_tokens
+    def _run(self, seq: Sequence, budget: StepBudget, share: int) -> ScheduledSeq | None:
+        """Give a running sequence its next tokens and their blocks; None if it had to give way.
+
+        `share`: what they may cost.
+        """
+        start, num_tokens = seq.num_computed, seq.num_pending
+        if num_tokens > 1:
+            num_tokens = min(num_tokens, budget.most(start, share))
+        end = start + num_tokens
         if not (self.kv.has_room(seq.seq_id, end) or self._take_blocks(seq, end)):
             self._preempt(seq)
             return None
         is_last = end == len(seq.tokens)
-        guesses = self._guess(seq, budget - num_tokens) if is_last and seq.lookup else ()
+        guesses = self._guess(seq, share - num_tokens) if is_last and seq.lookup else ()
         if guesses:
             self.kv.extend(seq.seq_id, end + len(guesses))
         run = ScheduledSeq(
@@ -246,7 +256,7 @@ class Scheduler:
     def _has_seats(self, seq: Sequence) -> bool:
         return self._num_seats + seq.num_seats <= self.config.max_num_seqs
 
-    def _admit(self, seq: Sequence, budget: int) -> ScheduledSeq | None:
+    def _admit(self, seq: Sequence, budget: StepBudget, share: int) -> ScheduledSeq | None:
         """Seat a waiting sequence and give it its first run; None if it had to give way."""
         while not self._has_seats(seq):
             if self.running.last.key < seq.key:
@@ -259,7 +269,7 @@ class Scheduler:
         self._num_seats += seq.num_seats
         self.admitted.append(seq)
         self.kv.promise(seq.seq_id)
-        return self._run(seq, budget)
+        return self._run(seq, budget, share)
 
     def _match(self, seq: Sequence) -> None:
         salt = seq.request.cache_salt
