@@ -142,13 +142,20 @@ class ToyRunner:
     def execute(self, plan: StepPlan) -> StepResult:
         self.plans.append(plan)
         result = StepResult()
-        for run in plan.seqs:
+        seqs = plan.seqs
+        self._step(seqs, result)
+        for _ in range(1, plan.num_steps):
+            seqs = tuple(run.after(result.sampled[run.seq_id][-1].token_id) for run in seqs)
+            self._step(seqs, result)
+        return result
+
+    def _step(self, seqs: tuple[ScheduledSeq, ...], result: StepResult) -> None:
+        for run in seqs:
             tag = self.tags.get(_request_of(run), 0)
             tokens = tuple([token + tag for token in run.token_ids])
             self.memory.write(run.block_ids, run.start, tokens)
-        for run in plan.seqs:
+        for run in seqs:
             self._compute(run, result)
-        return result
 
     def _read(self, run: ScheduledSeq) -> list[int]:
         """The tokens up to the run's end; those before its window are 0."""

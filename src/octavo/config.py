@@ -229,6 +229,12 @@ class SchedulerConfig(Settings):
         "longer prompts are computed in chunks",
         least=1,
     )
+    num_scheduler_steps: int = opt(
+        4,
+        "most steps of one token for each sequence that are computed before the scheduler looks "
+        "again; fewer where that would take longer than 12 ms, or requests wait",
+        least=1,
+    )
     scheduling_policy: str = opt(
         "fcfs",
         "which requests run first: fcfs, those that came first; "

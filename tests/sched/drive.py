@@ -12,8 +12,23 @@ from octavo.kv.contiguous import ContiguousKV
 from octavo.kv.manager import KVManager
 from octavo.request import Request, SamplingParams
 from octavo.sched.outputs import SeqOutput
+from octavo.sched.pace import Pace
 from octavo.sched.scheduler import Scheduler
 from tests.toy import ToyRunner
+
+
+class FixedPace(Pace):
+    """Plans of `num_steps` steps, however long they take."""
+
+    def __init__(self, num_steps: int) -> None:
+        self._num_steps = num_steps
+
+    def observe(self, seconds: float) -> None:
+        pass
+
+    @property
+    def num_steps(self) -> int:
+        return self._num_steps
 
 
 def make_core(
@@ -28,6 +43,7 @@ def make_core(
     allocator: str = "paged",
     window: int | None = None,
     attention_weight: float = 0.0,
+    steps: int = 1,
     **config: Any,
 ) -> EngineCore:
     ticks = count()
@@ -39,6 +55,8 @@ def make_core(
     else:
         kv = ContiguousKV(num_blocks, block_size, allocator, limit)
     scheduler = Scheduler(SchedulerConfig(**config), kv, limit, window, attention_weight)
+    if steps > 1:
+        scheduler.pace = FixedPace(steps)
     return EngineCore(
         scheduler, ToyRunner(num_blocks, block_size, vocab, window), lambda: float(next(ticks))
     )

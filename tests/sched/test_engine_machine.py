@@ -30,6 +30,7 @@ BEGIN = {
     "num_blocks": [8, 8, 9, 11, 16],  # 8 are just enough for the longest request
     "max_num_batched_tokens": [1, 3, 7, 100],
     "attention_weight": [0.0, 0.1],
+    "steps": [1, 3],
     "tiers": [(0, 0), (3, 0), (0, 5), (1, 1), (4, 7), (30, 60)],
     "prefix_caching": [True, True, True, False],
     "max_num_seqs": [3, 6],

@@ -13,7 +13,7 @@ from octavo.runner.inputs import InputBuilder, PromptRows
 from octavo.runner.logprobs import prompt_logprobs
 from octavo.runner.sampler import sample
 from octavo.runner.tier_storage import TierStorage
-from octavo.sched.plan import StepPlan, StepResult
+from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
 
 HEAD_ROWS = 64
 """Rows of logits held at once for prompt log-probabilities: 64 x 49,152 x 4 B = 12.6 MB."""
@@ -64,14 +64,23 @@ class ModelRunner:
         result = StepResult()
         if not plan.seqs:
             return result
-        inputs = self._inputs.build(plan.seqs)
+        seqs = plan.seqs
+        self._step(seqs, result)
+        for _ in range(1, plan.num_steps):
+            if result.failed:
+                break
+            seqs = tuple([s.after(result.sampled[s.seq_id][-1].token_id) for s in seqs])
+            self._step(seqs, result)
+        return result
+
+    def _step(self, seqs: tuple[ScheduledSeq, ...], result: StepResult) -> None:
+        inputs = self._inputs.build(seqs)
         hidden = self._model.hidden(inputs.batch)
         if inputs.draws:
             logits = self._model.logits(hidden[: inputs.num_sample_rows])
             sample(self._ops, logits, inputs.draws, result)
         for prompt in inputs.prompts:
             self._prompt(hidden, prompt, result)
-        return result
 
     def _prompt(self, hidden: F32, prompt: PromptRows, result: StepResult) -> None:
         """Log-probabilities of one run's next tokens, a few rows of logits at a time."""

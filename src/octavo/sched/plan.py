@@ -68,6 +68,19 @@ class ScheduledSeq:
     next_token_ids: tuple[int, ...] = ()
     num_guesses: int = 0
 
+    @property
+    def is_decode(self) -> bool:
+        """True if one token is computed and one drawn, for which nothing else is needed."""
+        if len(self.token_ids) != 1 or len(self.samples) != 1 or self.next_token_ids:
+            return False
+        sample = self.samples[0]
+        needs_more = sample.num_candidates or sample.banned_token_ids or sample.params.needs_history
+        return not needs_more
+
+    def after(self, token_id: int) -> ScheduledSeq:
+        """The run of the next step, if this one `is_decode` and has drawn `token_id`."""
+        return ScheduledSeq(self.seq_id, self.start + 1, (token_id,), self.block_ids, self.samples)
+
     def position(self, sample: SampleRequest) -> int:
         """Where the token that `sample` draws will stand: the number of tokens before it."""
         return self.start + len(self.token_ids) + sample.row + 1
@@ -75,16 +88,21 @@ class ScheduledSeq:
 
 @dataclass(slots=True)
 class StepPlan:
-    """Everything the tensor plane needs for one step. `moves` are executed first, in order."""
+    """Everything the tensor plane needs for one step. `moves` are executed first, in order.
+
+    `num_steps` above 1: all of `seqs` are decode runs, with room for as many tokens, and each step
+    computes what the one before has drawn (`ScheduledSeq.after`).
+    """
 
     step_id: int
     moves: tuple[Move, ...] = ()
     seqs: tuple[ScheduledSeq, ...] = ()
+    num_steps: int = 1
 
     @property
     def num_tokens(self) -> int:
-        """Tokens computed in this step."""
-        return sum(len(s.token_ids) for s in self.seqs)
+        """Tokens computed in this plan."""
+        return sum(len(s.token_ids) for s in self.seqs) * self.num_steps
 
     @property
     def is_empty(self) -> bool:
@@ -110,7 +128,8 @@ class Candidates:
 class StepResult:
     """What came of a plan.
 
-    `sampled`: seq_id -> the tokens drawn, in the order of `samples`. `candidates`: seq_id -> what
+    `sampled`: seq_id -> the tokens drawn, in the order of `samples`; of a plan of several steps,
+    one for each step. `candidates`: seq_id -> what
     may follow, for a sample that asks for that. `prompt_logprobs`: seq_id -> one entry for each of
     the run's `next_token_ids`. `failed`: seq_id -> why it cannot go on (say,
     logits that are not numbers). `moves`: what came of this plan's moves and of earlier ones.

@@ -21,6 +21,7 @@ from octavo.sched.branches import settled_sibling
 from octavo.sched.budget import StepBudget
 from octavo.sched.headroom import blocks_needed_soon
 from octavo.sched.outputs import SeqOutput
+from octavo.sched.pace import Pace, take_steps
 from octavo.sched.plan import ScheduledSeq, StepPlan, StepResult
 from octavo.sched.policy import POLICIES, PREEMPTION_MODES
 from octavo.sched.promotion import Promotion
@@ -56,6 +57,7 @@ class Scheduler:
         self.sliding_window = sliding_window
         self.attention_weight = attention_weight
         self.promotion = Promotion(kv.block_size)
+        self.pace = Pace(config.num_scheduler_steps)
         self.stats = SchedulerStats()
         self.sequences: dict[str, Sequence] = {}
         self.running = Queue()  # has a seat; computes in every step
@@ -66,7 +68,7 @@ class Scheduler:
         self._take_from = PREEMPTION_MODES[config.preemption_mode]
         self._num_requests = 0
         self._num_seats = 0
-        self._num_steps = 0
+        self._num_plans = 0
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -172,8 +174,12 @@ class Scheduler:
                 budget.spend(run.start, len(run.token_ids))
                 if budget.left == 0:
                     break
-        self._num_steps += 1
-        return StepPlan(self._num_steps, self.kv.take_moves(), tuple(scheduled))
+        self._num_plans += 1
+        num_steps = 1
+        if not self.waiting:
+            seqs = [self.sequences[run.seq_id] for run in scheduled]
+            num_steps = take_steps(self.pace.num_steps, self.kv, seqs, scheduled)
+        return StepPlan(self._num_plans, self.kv.take_moves(), tuple(scheduled), num_steps)
 
     def update(self, plan: StepPlan, result: StepResult) -> list[SeqOutput]:
         """Book what the tensor plane did; returns each choice's new tokens."""

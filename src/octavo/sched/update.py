@@ -32,7 +32,9 @@ class Booking:
             scheduler.resync()
         scheduler.promotion.observe_step(plan.num_tokens, result.seconds)
         scheduler.promotion.observe_copies(result.moves.seconds_per_block)
-        scheduler.stats.num_steps += 1
+        if plan.seqs and all(run.is_decode for run in plan.seqs):
+            scheduler.pace.observe(result.seconds / plan.num_steps)
+        scheduler.stats.num_steps += plan.num_steps
         scheduler.stats.computed_tokens += plan.num_tokens
         for run in plan.seqs:
             seq = scheduler.sequences.get(run.seq_id)
@@ -54,6 +56,9 @@ class Booking:
             self._scheduler.stats.num_recomputed_tokens += min(end, seq.num_reached) - run.start
         if run.num_guesses:
             self._book_guesses(seq, run, end)
+            return
+        if self._plan.num_steps > 1:
+            self._append(seq, self._result.sampled[seq.seq_id], end)
             return
         self._commit(seq, end)
         if end < len(seq.tokens):
@@ -124,7 +129,10 @@ class Booking:
     def _append(
         self, seq: Sequence, drawn: Iterable[TokenLogprob], num_computed: int | None = None
     ) -> None:
-        """Append tokens until one ends the sequence; commit those that were computed as guesses."""
+        """Append tokens until one ends the sequence.
+
+        `num_computed`: where all but the last have been computed already, those before them.
+        """
         if self._result.failed and seq.seq_id in self._result.failed:
             self._fail(seq, self._result.failed[seq.seq_id])
             return

@@ -71,8 +71,9 @@ class Meter:
 
     def note(self, plan: StepPlan, seconds: float) -> None:
         """EngineCore.on_step."""
-        memory = memory_of(self._scheduler)
-        self.steps.append(Step(seconds, len(plan.seqs), plan.num_tokens, memory))
+        memory, num = memory_of(self._scheduler), plan.num_steps
+        step = Step(seconds / num, len(plan.seqs), plan.num_tokens // num, memory)
+        self.steps += [step] * num
 
 
 @contextmanager

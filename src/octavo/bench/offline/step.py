@@ -73,19 +73,20 @@ def measure(llm: Model, size: int, options: StepOptions, seed: int) -> dict[str,
 
 
 class Laps:
-    """The watch's times of each step, and the time from a step to the next."""
+    """The watch's times of each plan, and the time from a plan to the next."""
 
     def __init__(self, watch: Watch, step: Callable[[], Any], size: int) -> None:
         self._watch = watch
         self._step = step
         self._size = size
-        self._is_decode = False
+        self._num_steps = 0  # of the last plan, if all sequences were there, with a token each
         self._ended = 0.0
-        self._laps: list[tuple[bool, dict[str, float]]] = []
+        self._laps: list[tuple[int, dict[str, float]]] = []
 
     def note(self, plan: Any, _: float) -> None:
-        """EngineCore.on_step: whether all sequences were there, with a token each."""
-        self._is_decode = len(plan.seqs) == plan.num_tokens == self._size
+        """EngineCore.on_step."""
+        is_decode = len(plan.seqs) == self._size and all(run.is_decode for run in plan.seqs)
+        self._num_steps = plan.num_steps if is_decode else 0
 
     def step(self) -> Any:
         """Stands in for EngineCore.step."""
@@ -93,13 +94,21 @@ class Laps:
             self._laps[-1][1]["text"] = time.perf_counter() - self._ended
         self._watch.reset()
         outputs = self._step()
-        self._laps.append((self._is_decode, dict(self._watch.seconds)))
+        self._laps.append((self._num_steps, dict(self._watch.seconds)))
         self._ended = time.perf_counter()
         return outputs
 
     def decodes(self) -> list[dict[str, float]]:
-        """Seconds by name of each decode step but the last, after which there is no next one."""
-        return [lap for is_decode, lap in self._laps if is_decode and "text" in lap]
+        """Seconds by name of each decode step but the last, after which there is no next one.
+
+        Of the steps that a plan computes one after the other, each has its part.
+        """
+        return [
+            {name: seconds / num_steps for name, seconds in lap.items()}
+            for num_steps, lap in self._laps
+            if num_steps and "text" in lap
+            for _ in range(num_steps)
+        ]
 
 
 def pieces(laps: Sequence[Mapping[str, float]]) -> dict[str, Any]:
