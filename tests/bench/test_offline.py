@@ -50,9 +50,8 @@ def test_step(octavo: Octavo, tiny_model: Path) -> None:
     r = octavo.json("step", tiny_model, *SMALL, *args, "--by-op")
     assert set(r["in_flight"]) == {"1", "4"}
     for run in r["in_flight"].values():
-        assert (
-            run["num_steps"] == 6
-        )  # eight tokens: one with the prompt, and the last has no next step
+        # Eight tokens: one with the prompt, and the last plan, of up to four, has no next one.
+        assert 3 <= run["num_steps"] <= 6
         assert list(run["pieces"]) == list(PIECES)
         assert all(t > 0 for t in run["pieces"].values())
         assert run["step"] == pytest.approx(sum(run["pieces"].values()))
