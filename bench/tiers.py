@@ -4,8 +4,9 @@
     python bench/tiers.py returning
     python bench/tiers.py cost --workload ../shared/bench/mixed64.json
 
-preemption: the workload with a third of the blocks that it would use at its peak, and a host tier,
-in each of the three preemption modes in turns: blocks copied per preemption, tokens per second.
+preemption: the workload with about a third of the blocks that it would use at its peak, and a host
+tier, in each of the three preemption modes in turns: blocks copied per preemption, tokens per
+second. The pool has another size in each round, as there are few preemptions in one of them.
 returning: time to the first token of a conversation of 2,000 tokens after a restart, with its
 blocks on the disk, and cold.
 cost: one stream, and the workload, with memory for all: tiers on against off, in turns.
@@ -21,6 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,6 +32,9 @@ from octavo import LLM, SamplingParams
 from octavo.kv.moves import Demote, Promote
 
 MODES = ("blocks", "sequence", "recompute")
+SIZES = (1.0, 0.9, 1.1, 0.95, 1.05, 0.85)
+"""Of the pool, in a round each, in thirds of the peak need."""
+
 TOKEN_IDS = (100, 30_000)
 
 Tokens = list[tuple[int, ...]]
@@ -99,13 +104,12 @@ class Copies:
 def preemption(args: argparse.Namespace) -> bool:
     prompts, lengths = read_workload(args.workload)
     peak, expected = peak_blocks(args.model, prompts, lengths)
-    few = peak // 3
-    print(f"peak need {peak} blocks, given {few}, host tier {args.host_kv_bytes}")
+    sizes = [round(peak / 3 * SIZES[i % len(SIZES)]) for i in range(args.rounds)]
+    print(f"peak need {peak} blocks, given {sizes}, host tier {args.host_kv_bytes}")
     seconds: dict[str, list[float]] = {mode: [] for mode in MODES}
-    moved: dict[str, list[float]] = {mode: [] for mode in MODES}
-    counts: dict[str, Any] = {}
+    counts = {mode: Counter[str]() for mode in MODES}
     equal = True
-    for _ in range(args.rounds):
+    for few in sizes:
         for mode in MODES:
             settings = {"preemption_mode": mode, "host_kv_bytes": args.host_kv_bytes}
             with LLM(model=args.model, num_kv_blocks=few, **settings) as llm:
@@ -114,25 +118,28 @@ def preemption(args: argparse.Namespace) -> bool:
                 stats = llm.stats()
             equal &= tokens == expected
             seconds[mode].append(took)
-            moved[mode].append(copies.num_preempted / max(1, stats.num_preemptions))
-            own, others = copies.num_preempted, copies.num_others
-            counts[mode] = (stats.num_preemptions, own, others, stats.num_recomputed_tokens)
+            found = Counter(
+                preemptions=stats.num_preemptions,
+                own=copies.num_preempted,
+                others=copies.num_others,
+                again=stats.num_recomputed_tokens,
+            )
+            print(f"{few} blocks, {mode}: {dict(found)}, {took:.1f} s")
+            counts[mode] += found
     print(
         "| mode | preemptions | blocks copied for them | each | others | recomputed tokens", end=""
     )
     print(" | tokens/s |\n|---|---|---|---|---|---|---|")
-    for mode in MODES:
+    each = {mode: c["own"] / max(1, c["preemptions"]) for mode, c in counts.items()}
+    for mode, c in counts.items():
         rate = sum(lengths) / statistics.median(seconds[mode])
-        num, own, others, again = counts[mode]
-        per = statistics.median(moved[mode])
-        print(f"| {mode} | {num} | {own} | {per:.1f} | {others} | {again} | {rate:.0f} |")
-    base = statistics.median(seconds["blocks"])
+        print(f"| {mode} | {c['preemptions']} | {c['own']} | {each[mode]:.1f}", end="")
+        print(f" | {c['others']} | {c['again']} | {rate:.0f} |")
     for mode in MODES[1:]:
-        ratio = statistics.median(seconds[mode]) / base
-        print(f"throughput of blocks / {mode}: {ratio:.2f}")
-    per_blocks = statistics.median(moved["blocks"])
-    if per_blocks:
-        print(f"copied, sequence / blocks: {statistics.median(moved['sequence']) / per_blocks:.1f}")
+        ratios = [other / own for other, own in zip(seconds[mode], seconds["blocks"], strict=True)]
+        print(f"throughput of blocks / {mode}: {statistics.median(ratios):.2f}")
+    if each["blocks"]:
+        print(f"copied per preemption, sequence / blocks: {each['sequence'] / each['blocks']:.1f}")
     return equal
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from octavo.sched.speculation import PromptLookup
+from octavo.sched.speculation import IDLE_AFTER, PromptLookup
 from tests.sched.drive import make_core, make_request, run
 from tests.toy import ToyRunner, generate_alone
 
@@ -73,6 +73,23 @@ def test_an_end_among_the_guesses_is_the_end() -> None:
     assert results.finished["a", 0] == "stop"
 
 
+def test_steps_are_taken_together_only_while_nothing_is_guessed() -> None:
+    core = make_core(num_blocks=100, speculative="ngram", steps=3, vocab=2)
+    results = run(core, [make_request("x", [0, 1] * 3, 100)])
+    assert results.tokens["x", 0] == generate_alone([0, 1] * 3, 100, vocab=2)
+    plans = core.runner.plans  # type: ignore[attr-defined]
+    tries = [plan for plan in plans if any(run.num_guesses for run in plan.seqs)]
+    assert tries
+    assert all(plan.num_steps == 1 for plan in tries)
+    last_try = 0
+    for plan in plans:
+        (run_,) = plan.seqs
+        if run_.num_guesses:
+            last_try = run_.start + 1
+        elif plan.num_steps > 1:
+            assert run_.start + 1 - last_try >= IDLE_AFTER
+
+
 REQUESTS = st.lists(
     st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=18), st.integers(1, 30),
               st.integers(1, 2)),
@@ -81,12 +98,14 @@ REQUESTS = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(REQUESTS, st.integers(13, 40), st.sampled_from([2, 5, 100]))
+@given(REQUESTS, st.integers(13, 40), st.sampled_from([2, 5, 100]), st.sampled_from([1, 3]))
 def test_tokens_are_those_without_guesses(
-    asked: list[tuple[list[int], int, int]], num_blocks: int, budget: int
+    asked: list[tuple[list[int], int, int]], num_blocks: int, budget: int, steps: int
 ) -> None:
     # Two tokens only: half of all guesses are right.
-    core = make_core(num_blocks, max_num_batched_tokens=budget, speculative="ngram", vocab=2)
+    core = make_core(
+        num_blocks, max_num_batched_tokens=budget, speculative="ngram", vocab=2, steps=steps
+    )
     requests = [
         make_request(f"r{i}", prompt, new, n=n, arrival=float(i), presence_penalty=0.5 * (i % 2))
         for i, (prompt, new, n) in enumerate(asked)
@@ -97,7 +116,8 @@ def test_tokens_are_those_without_guesses(
             assert results.tokens[f"r{i}", index] == generate_alone(prompt, new, index, vocab=2)
     for plan in core.runner.plans:  # type: ignore[attr-defined]
         for each in plan.seqs:
-            assert len(each.block_ids) == -(-(each.start + len(each.token_ids)) // 4)
+            end = each.start + len(each.token_ids) + plan.num_steps - 1
+            assert len(each.block_ids) == -(-end // 4)
 
 
 def test_a_stop_string_among_several_tokens_cuts_there() -> None:

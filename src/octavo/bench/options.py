@@ -176,7 +176,7 @@ class CompareOptions(Settings):
         True,
         "also the cases where paging cannot pay: one user, equal lengths, ample memory",
     )
-    turns: int = opt(11, "turns of each of these cases, of which the median counts", least=1)
+    turns: int = opt(25, "turns of each of these cases, of which the median counts", least=1)
     html: str | None = opt(None, "write a report with charts to this file", metavar="FILE")
 
 

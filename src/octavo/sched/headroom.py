@@ -9,12 +9,11 @@ from octavo.sched.sequence import Sequence
 
 
 def blocks_needed_soon(kv: KVManager, sequences: Iterable[Sequence]) -> int:
-    """Blocks that `sequences` will take before those of the first that must end can be had.
+    """Blocks that `sequences` will take before long: the rest of their prompts, and a block each.
 
-    That is the rest of their prompts, and room for a token of each in every step until then; no
-    more than a block each, as most end before they must.
+    None for those that end before they need it.
     """
-    sequences = list(sequences)
-    num_steps = min((seq.max_len - len(seq.tokens) for seq in sequences), default=0)
-    num_steps = min(num_steps, kv.block_size)
-    return sum(kv.num_new(seq.seq_id, len(seq.tokens) + num_steps) for seq in sequences)
+    return sum(
+        kv.num_new(seq.seq_id, min(seq.max_len, len(seq.tokens) + kv.block_size))
+        for seq in sequences
+    )

@@ -45,8 +45,8 @@ def take_steps(most: int, kv: KVManager, seqs: Seq[Sequence], runs: Seq[Schedule
     """
     if most == 1 or not runs or not all(run.is_decode for run in runs):
         return 1
-    if any(seq.lookup is not None for seq in seqs):  # it may guess well in a moment
-        return 1
+    if any(seq.lookup and not seq.lookup.is_idle(len(seq.tokens)) for seq in seqs):
+        return 1  # it may guess well in a moment
     num_steps = min(most, min(seq.max_len - len(seq.tokens) for seq in seqs))
     needed = {seq.seq_id: len(seq.tokens) + num_steps - 1 for seq in seqs}
     if sum(kv.num_new(*need) for need in needed.items()) > kv.num_free:

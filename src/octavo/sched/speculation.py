@@ -30,6 +30,10 @@ RETRY_AFTER = 48
 """Tokens after which a sequence whose guesses failed may try one again."""
 
 
+IDLE_AFTER = 16
+"""Tokens without a guess after which there is little hope of one in the next few."""
+
+
 @dataclass(slots=True)
 class _Record:
     """How guesses after a match of one length have fared, counted with fading memory."""
@@ -79,6 +83,10 @@ class PromptLookup:
             self._num_matched = n
             return _continuation(token_ids, end, num)
         return ()
+
+    def is_idle(self, num_tokens: int) -> bool:
+        """True if nothing was guessed for a while; the sequence has `num_tokens` now."""
+        return num_tokens - self._num_tokens_at_last_try >= IDLE_AFTER
 
     def learn(self, num_right: int, num_wrong: int) -> None:
         """What came of the last guess: so many tokens were right, then the next one was not."""
