@@ -32,7 +32,8 @@ def requests():
 
 @pytest.fixture(scope="module")
 def alone(requests, tiny_model):
-    with LLM(tiny_model, num_kv_blocks=64, enable_prefix_caching=False, threads=1) as llm:
+    cold = {"enable_prefix_caching": False, "threads": 1, "num_scheduler_steps": 1}
+    with LLM(tiny_model, num_kv_blocks=64, **cold) as llm:
         return [llm.generate([p], s)[0] for p, s in zip(*requests, strict=True)]
 
 
@@ -40,6 +41,7 @@ def alone(requests, tiny_model):
     "settings",
     [
         {"num_kv_blocks": 600},
+        {"num_kv_blocks": 600, "num_scheduler_steps": 16},
         {"num_kv_blocks": 600, "max_num_batched_tokens": 13, "block_size": 32},
         {"num_kv_blocks": 20},
         {"num_kv_blocks": 20, "enable_prefix_caching": False, "max_num_batched_tokens": 40},

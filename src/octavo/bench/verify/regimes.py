@@ -37,7 +37,8 @@ class Regime:
 
 OFF = {"enable_prefix_caching": False}
 ONE = {"threads": 1}
-COLD = Regime("alone, cold, one thread", (), {**OFF, **ONE}, is_alone=True)
+STEP = {"num_scheduler_steps": 1}
+COLD = Regime("alone, cold, one thread", (), {**OFF, **ONE, **STEP}, is_alone=True)
 PREEMPTED = ("num_preemptions", "num_preempted_blocks")
 
 REGIMES = (
