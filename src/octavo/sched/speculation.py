@@ -20,7 +20,7 @@ SHORTEST = 1
 MOST = 64
 """Longest guess, in tokens."""
 
-ROWS_PER_PASS = 12.0
+ROWS_PER_PASS = 10.0
 """Reading all weights once takes about as long as the arithmetic of so many rows on a CPU."""
 
 MEMORY = 0.95
