@@ -236,7 +236,7 @@ template <class T>
 class Blocks {
 public:
     // stream: the partition's keys, its values, and kStepTiles tiles that will be needed next. several: blocks of rows,
-    // for the same tiles. buffer: of blocks_buffer_floats.
+    // for the same tiles. buffer: room for a partition's keys and values in half the bits. ahead: what to ask for meanwhile.
     Blocks(float*, const T* const* stream, int num_tiles, int head_dim, bool, Ahead<T>)
         : keys_(stream), values_(stream + num_tiles), head_dim_(head_dim) {}
     static void prepare_queries(float*, int, int) {}

@@ -27,11 +27,6 @@ class SlotTier:
         entry = self._held.get(block_hash)
         return Place(self.tier, entry[0]) if entry is not None else None
 
-    def key_of(self, block_hash: bytes) -> Key | None:
-        """The key with that hash, if it is here."""
-        entry = self._held.get(block_hash)
-        return entry[1] if entry is not None else None
-
     def all_keys(self) -> list[Key]:
         """Keys of all blocks that lie here, coldest first."""
         return [key for _, key in self._held.values()]
