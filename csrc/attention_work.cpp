@@ -10,7 +10,7 @@ namespace {
 // Rows of a unit at most: enough that a tile that was loaded, or rounded, is used many times. Fewer, down to a band, where
 // there would not be kUnitsPerThread units for each thread.
 constexpr int kUnitRows = 192;
-constexpr int kUnitsPerThread = 8;
+constexpr int kUnitsPerThread = 4;
 
 // Rows of a shared item: the scores of so many fit in the first-level cache beside the tiles. What is more goes to the
 // next item, which finds the tiles in the second.

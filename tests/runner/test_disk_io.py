@@ -30,6 +30,9 @@ class Gate:
         self._store = store
         self.open = threading.Event()
         self.open.set()
+        self.writes_may_end = threading.Event()
+        self.writes_may_end.set()
+        self.is_writing = threading.Event()
         self.error: Exception | None = None
         self.num_writes = 0
 
@@ -41,7 +44,14 @@ class Gate:
         self.num_writes += 1
         if self.error:
             raise self.error
-        self._store.write(records)
+        # In the middle of the store's own write: it asks for one record after the other.
+        self._store.write(self._slowly(records))
+
+    def _slowly(self, records):
+        for record in records:
+            self.is_writing.set()
+            self.writes_may_end.wait()
+            yield record
 
     def read(self, *args):
         self.open.wait()
@@ -63,6 +73,7 @@ def make(gate):
 
     yield make
     gate.open.set()
+    gate.writes_may_end.set()
     for io in made:
         io.close()
 
@@ -162,25 +173,21 @@ def test_a_write_waits_for_earlier_reads_of_its_slot(make):
     assert (found[promote(2, 3)] == block(3)).all()
 
 
-def test_reads_go_before_writes(make, gate):
+def test_a_read_does_not_wait_for_a_write(make, gate):
     io = make()
     io.write(demote(0, 0), block(0))
     io.flush(10)
-    gate.open.clear()
-    io.write(demote(1, 1), block(1))  # may be under way already
-    while io._writes:
-        threading.Event().wait(0.001)
-    io.write(demote(2, 2), block(2))
+    gate.writes_may_end.clear()
+    gate.is_writing.clear()
+    io.write(demote(1, 1), block(1))
+    assert gate.is_writing.wait(10)
     io.read(promote(0, 0))
-    seen = []
-    gate.num_writes = 0
-    write, gate_read = gate._store.write, gate._store.read
-    gate._store.write = lambda records: (seen.append("write"), write(records))
-    gate._store.read = lambda *args: (seen.append("read"), gate_read(*args))[1]
-    gate.open.set()
-    collect_all(io)
-    io.flush(10)
-    assert seen == ["write", "read", "write"]
+    found, _ = collect_all(io)
+    assert (found[promote(0, 0)] == block(0)).all()
+    assert io.num_queued == 1
+    gate.writes_may_end.set()
+    assert io.flush(10)
+    assert (read(gate, 1, key(1)) == block(1)).all()
 
 
 def test_a_full_queue_loses_and_never_blocks(make, gate):
@@ -297,6 +304,33 @@ def test_a_store_damaged_while_it_is_open_is_emptied(make, gate, caplog):
     io.flush(10)
     assert len(gate.entries()) == 50
     for n in range(50):
+        io.read(promote(n, n))
+    found, _ = collect_all(io)
+    assert all((data == block(move.src.slot)).all() for move, data in found.items())
+
+
+def test_damage_that_both_threads_find_at_once(make, gate):
+    now = [0.0]
+    io = make(clock=lambda: now[0])
+    for _ in range(10):
+        for n in range(60):
+            io.write(demote(n, n), block(n))
+        io.flush(10)
+        with gate.folder.data.open("r+b") as file:
+            file.seek(2 * 4096)
+            file.write(b"\xff" * (gate.folder.data.stat().st_size - 2 * 4096))
+        for n in range(30):
+            io.read(promote(n, n))
+            io.write(demote(60 + n, n), block(n))
+        found, _ = collect_all(io)
+        assert set(found.values()) == {None}
+        io.flush(10)
+        now[0] += PAUSE + 1
+    collect_all(io)
+    for n in range(30):
+        io.write(demote(n, n), block(n))
+    io.flush(10)
+    for n in range(30):
         io.read(promote(n, n))
     found, _ = collect_all(io)
     assert all((data == block(move.src.slot)).all() for move, data in found.items())

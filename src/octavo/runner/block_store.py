@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,8 +47,8 @@ class BlockStore:
     """Slots 0 .. num_slots - 1 on disk, for one fingerprint and one process.
 
     A kill at any moment costs no more than the writes that had not returned. Bytes that changed
-    on the disk are found by checksums: such a block is missing, never wrong. Use one thread at a
-    time.
+    on the disk are found by checksums: such a block is missing, never wrong. One thread may read
+    while another does the rest.
     """
 
     def __init__(self, folder: StoreFolder, fingerprint: Fingerprint, num_bytes: int) -> None:
@@ -61,6 +63,7 @@ class BlockStore:
         self._seed = fingerprint.seed
         self._next = time.time_ns()  # sequence numbers: in order over restarts, too
         self._file: BlockFile | None = None
+        self._reading, self._writing = threading.Lock(), threading.Lock()
 
     @classmethod
     def open(cls, directory: str | Path, fingerprint: Fingerprint, num_bytes: int) -> BlockStore:
@@ -120,9 +123,8 @@ class BlockStore:
         they cannot be listed at all, the store is emptied. Raises StoreError.
         """
         found, bad = [], []
-        file = self._opened()
         try:
-            with file.env.begin(db=file.labels) as txn:
+            with self._using(self._writing) as file, file.env.begin(db=file.labels) as txn:
                 for name, data in txn.cursor():
                     slot = int.from_bytes(name, sys.byteorder)
                     label = Label.unpack(data, self.fingerprint.block_size)
@@ -133,12 +135,12 @@ class BlockStore:
                         bad.append(slot)
                     else:
                         found.append((label.sequence, slot, label.key))
-        except Damage as error:
-            log.warning("disk KV: %s: damaged: %s; it is emptied", self.folder.path, error)
+        except StoreError as error:
+            if not self.is_damaged:
+                raise
+            log.warning("disk KV: %s; damaged, so it is emptied", error)
             self.rebuild()
             return []
-        except LmdbError as error:
-            self._fail(error)
         if bad:
             log.warning("disk KV: %s: %d damaged entries dropped", self.folder.path, len(bad))
             self.drop(*bad)
@@ -150,75 +152,71 @@ class BlockStore:
 
         Raises StoreError (disk full, not writable, ...); the store is then as it was.
         """
-        file = self._opened()
-        try:
-            with file.env.begin(write=True) as txn:
-                for slot, key, data in records:
-                    label = Label(self._next, checksum(self._seed, key, data), key)
-                    txn.put(slot_key(slot), label.pack(), db=file.labels)
-                    txn.put(slot_key(slot), data.data, db=file.blocks)
-                    self._next += 1
-        except LmdbError as error:
-            self._fail(error)
+        with self._using(self._writing) as file, file.env.begin(write=True) as txn:
+            for slot, key, data in records:
+                label = Label(self._next, checksum(self._seed, key, data), key)
+                txn.put(slot_key(slot), label.pack(), db=file.labels)
+                txn.put(slot_key(slot), data.data, db=file.blocks)
+                self._next += 1
 
     def read(self, slot: int, key: Key, out: Bytes) -> bool:
         """Copy the block in `slot` to `out`. False unless it is exactly `key`, intact.
 
         Raises StoreError if the store cannot be read at all; `out` may be overwritten in any case.
         """
-        file = self._opened()
-        try:
-            with file.env.begin(buffers=True) as txn:
-                found = txn.get(slot_key(slot), db=file.labels)
-                label = found and Label.unpack(bytes(found), self.fingerprint.block_size)
-                if not label or label.key != key:
-                    return False
-                data = txn.get(slot_key(slot), db=file.blocks)
-                if data is None or len(data) != self.block_bytes:
-                    return False
-                np.copyto(out, np.frombuffer(data, np.uint8))
-        except LmdbError as error:
-            self._fail(error)
+        with self._using(self._reading) as file, file.env.begin(buffers=True) as txn:
+            found = txn.get(slot_key(slot), db=file.labels)
+            label = found and Label.unpack(bytes(found), self.fingerprint.block_size)
+            if not label or label.key != key:
+                return False
+            data = txn.get(slot_key(slot), db=file.blocks)
+            if data is None or len(data) != self.block_bytes:
+                return False
+            np.copyto(out, np.frombuffer(data, np.uint8))
         # Of the copy: what was checked is what is used.
         return checksum(self._seed, key, out) == label.checksum
 
     def drop(self, *slots: int) -> None:
         """Delete what these slots hold. Raises StoreError."""
-        file = self._opened()
-        try:
-            with file.env.begin(write=True) as txn:
-                for slot in slots:
-                    txn.delete(slot_key(slot), db=file.labels)
-                    txn.delete(slot_key(slot), db=file.blocks)
-        except LmdbError as error:
-            self._fail(error)
+        with self._using(self._writing) as file, file.env.begin(write=True) as txn:
+            for slot in slots:
+                txn.delete(slot_key(slot), db=file.labels)
+                txn.delete(slot_key(slot), db=file.blocks)
 
     def rebuild(self) -> None:
         """Start again with an empty store. Raises StoreError if that does not work either."""
-        try:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
-            self.folder.clear()
-            self.folder.write_about(self.fingerprint)
-            self._file = BlockFile(self.folder.path, self._num_bytes)
-        except LmdbError as error:
-            raise StoreError(f"{self.folder.path}: {reason(error)}") from None
-        self.is_damaged = False
+        with self._reading, self._writing:
+            try:
+                if self._file is not None:
+                    self._file.close()
+                    self._file = None
+                self.folder.clear()
+                self.folder.write_about(self.fingerprint)
+                self._file = BlockFile(self.folder.path, self._num_bytes)
+            except LmdbError as error:
+                raise StoreError(f"{self.folder.path}: {reason(error)}") from None
+            self.is_damaged = False
 
     def close(self) -> None:
         """Close the file and let other processes in."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            if not self.is_damaged:
-                self.folder.mark_closed()
-        self.folder.unlock()
+        with self._reading, self._writing:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+                if not self.is_damaged:
+                    self.folder.mark_closed()
+            self.folder.unlock()
 
-    def _opened(self) -> BlockFile:
-        if self._file is None:
-            raise StoreError(f"{self.folder.path}: the store is closed")
-        return self._file
+    @contextmanager
+    def _using(self, turn: threading.Lock) -> Iterator[BlockFile]:
+        """The open file, which nobody closes meanwhile. What lmdb raises becomes StoreError."""
+        with turn:
+            if self._file is None:
+                raise StoreError(f"{self.folder.path}: the store is closed")
+            try:
+                yield self._file
+            except LmdbError as error:
+                self._fail(error)
 
     def _fail(self, error: Exception) -> NoReturn:
         self.is_damaged |= isinstance(error, Damage)
