@@ -3,6 +3,8 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
+from collections.abc import Callable
 
 import lmdb
 import numpy as np
@@ -11,7 +13,8 @@ import pytest
 from octavo.errors import StoreError
 from octavo.kv.moves import Demote, Place, Promote, Tier
 from octavo.kv.prefix import Key
-from octavo.runner.disk_io import PAUSE, DiskIO
+from octavo.runner import disk_io
+from octavo.runner.disk_io import GAP, PAUSE, DiskIO
 from tests.runner.stores import BLOCK_BYTES, block, key, open_store, read
 
 
@@ -76,6 +79,13 @@ def make(gate):
     gate.writes_may_end.set()
     for io in made:
         io.close()
+
+
+def wait_until(is_true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not is_true() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return is_true()
 
 
 def collect_all(io: DiskIO) -> tuple[dict[Promote, np.ndarray | None], list[Demote]]:
@@ -188,6 +198,35 @@ def test_a_read_does_not_wait_for_a_write(make, gate):
     gate.writes_may_end.set()
     assert io.flush(10)
     assert (read(gate, 1, key(1)) == block(1)).all()
+
+
+def test_writes_wait_for_a_gap_between_steps(make, gate):
+    io = make()
+    io.write(demote(0, 0), block(0))
+    io.flush(10)
+    gate.num_writes = 0
+    for n in range(1, 4):
+        with io.computing():
+            io.write(demote(n, n), block(n))
+            io.read(promote(0, 0))
+            found, _ = collect_all(io)
+            assert (found[promote(0, 0)] == block(0)).all()
+            threading.Event().wait(2 * GAP)
+    assert (gate.num_writes, io.num_queued) == (0, 3)
+    assert wait_until(lambda: io.num_queued == 0)  # nobody calls
+    assert (read(gate, 3, key(3)) == block(3)).all()
+
+
+@pytest.mark.parametrize("why", ["many", "old"])
+def test_writes_that_do_not_wait_for_a_gap(make, gate, monkeypatch, why):
+    if why == "old":
+        monkeypatch.setattr(disk_io, "PATIENCE", GAP)
+    io = make(queue_bytes=(1000 if why == "old" else 8) * BLOCK_BYTES)
+    with io.computing():
+        for n in range(7):
+            io.write(demote(n, n), block(n))
+        assert wait_until(lambda: io.num_queued <= 6)
+        assert (read(gate, 0, key(0)) == block(0)).all()
 
 
 def test_a_full_queue_loses_and_never_blocks(make, gate):

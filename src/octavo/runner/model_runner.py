@@ -65,12 +65,13 @@ class ModelRunner:
         if not plan.seqs:
             return result
         seqs = plan.seqs
-        self._step(seqs, result)
-        for _ in range(1, plan.num_steps):
-            if result.failed:
-                break
-            seqs = tuple([s.after(result.sampled[s.seq_id][-1].token_id) for s in seqs])
+        with self._storage.computing():
             self._step(seqs, result)
+            for _ in range(1, plan.num_steps):
+                if result.failed:
+                    break
+                seqs = tuple([s.after(result.sampled[s.seq_id][-1].token_id) for s in seqs])
+                self._step(seqs, result)
         return result
 
     def _step(self, seqs: tuple[ScheduledSeq, ...], result: StepResult) -> None:

@@ -17,6 +17,7 @@ class Staging:
         """At most `num_bytes`, at least one buffer."""
         rows = np.zeros((max(1, num_bytes // block_bytes), block_bytes), np.uint8)
         self._free: list[Bytes] = list(rows[::-1])
+        self.num = len(self._free)
 
     @property
     def num_free(self) -> int:

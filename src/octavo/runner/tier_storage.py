@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import Any
 
@@ -94,6 +95,10 @@ class TierStorage:
     def can_save_later(self) -> bool:
         """True unless the disk refuses blocks; it may be busy now."""
         return self.disk is not None and not self.disk.refuses
+
+    def computing(self) -> AbstractContextManager[None]:
+        """Around a step's arithmetic: the disk is not written meanwhile, if that can wait."""
+        return nullcontext() if self.disk is None else self.disk.computing()
 
     def close(self, timeout: float = 10.0) -> None:
         """Write what is on its way to the disk, for up to `timeout` seconds, and close it."""
