@@ -6,7 +6,8 @@
 come back after long pauses, all begin with one system prompt, and the KV memory holds only a few of
 them. Two servers are put through the same day, one after the other: one with prefix cache, host and
 disk tier, and one with none of these, which computes each history again. For each tenth of the day:
-median time to the first token (TTFT) and time per output token (TPOT).
+median time to the first token (TTFT) and time per output token (TPOT), and beside them how long the
+machine took to copy some memory before turns that found it idle: shared machines change meanwhile.
 
 Needs octavo[bench] (httpx, matplotlib).
 """
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 
 SEED = 12
 PORT = 8765
@@ -47,6 +49,8 @@ LONG_PAUSE = (0.05, 0.40)
 """Pauses between turns as shares of the day; two in five are long."""
 
 PARTS = 10
+COPIED = 32 << 20
+"""Bytes that are copied to see how fast the machine is."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +64,33 @@ class Turn:
 
 @dataclass(frozen=True)
 class Measured:
-    """One turn: when it was sent (share of the day), seconds to the first and per later token."""
+    """One turn: when it was sent (share of the day), seconds to the first and per later token.
+
+    `copy`: seconds that the machine took to copy COPIED bytes just before, if no turn was under way.
+    """
 
     at: float
     ttft: float
     tpot: float
     num_prompt: int
     num_cached: int
+    copy: float | None
+
+
+class Machine:
+    """How fast it is, asked while nobody talks."""
+
+    def __init__(self) -> None:
+        self.num_turns = 0  # under way
+        self._source, self._to = np.ones((2, COPIED), np.uint8)
+
+    def look(self) -> float | None:
+        """Seconds for one copy; None if a turn is under way."""
+        if self.num_turns:
+            return None
+        start = time.perf_counter()
+        np.copyto(self._to, self._source)
+        return time.perf_counter() - start
 
 
 def draw_day(num_conversations: int) -> tuple[list[int], list[list[Turn]]]:
@@ -122,16 +146,24 @@ async def complete(
 
 
 async def converse(
-    client: httpx.AsyncClient, history: list[int], turns: list[Turn], begin: float, day: float
+    client: httpx.AsyncClient,
+    machine: Machine,
+    history: list[int],
+    turns: list[Turn],
+    begin: float,
+    day: float,
 ) -> list[Measured]:
     """One conversation, each turn at its time."""
     measured = []
     for turn in turns:
         await asyncio.sleep(max(0.0, begin + turn.at * day - time.perf_counter()))
         history = history + turn.user
+        copy = machine.look()
         at = (time.perf_counter() - begin) / day
+        machine.num_turns += 1
         ids, ttft, tpot, cached = await complete(client, history, turn.max_tokens)
-        measured.append(Measured(at, ttft, tpot, len(history), cached))
+        machine.num_turns -= 1
+        measured.append(Measured(at, ttft, tpot, len(history), cached, copy))
         history = history + ids
     return measured
 
@@ -143,7 +175,8 @@ async def live_through(base: str, num_conversations: int, seconds: float) -> lis
     async with httpx.AsyncClient(base_url=base, timeout=120, limits=limits) as client:
         await complete(client, system, 8)  # warm up
         begin = time.perf_counter()
-        days = [converse(client, system, turns, begin, seconds) for turns in conversations]
+        machine = Machine()
+        days = [converse(client, machine, system, turns, begin, seconds) for turns in conversations]
         results = await asyncio.gather(*days)
     return sorted((m for day in results for m in day), key=lambda m: m.at)
 
@@ -179,18 +212,26 @@ def medians(turns: list[Measured]) -> tuple[float, float]:
     return ttft, statistics.median(m.tpot for m in turns) * 1e3
 
 
+def copy_ms(turns: list[Measured]) -> float:
+    """Median time of a copy in milliseconds."""
+    return statistics.median(m.copy for m in turns if m.copy is not None) * 1e3
+
+
 def report(name: str, turns: list[Measured]) -> None:
     """A table of tenths, and the last against the first."""
     print(f"\n{name}: {len(turns)} turns")
-    print("| tenth | turns | prompt tokens | of these cached | TTFT ms | TPOT ms |")
-    print("|---|---|---|---|---|---|")
+    print("| tenth | turns | prompt tokens | of these cached | TTFT ms | TPOT ms | copy ms |")
+    print("|---|---|---|---|---|---|---|")
     for i, part in enumerate(by_tenth(turns), 1):
         prompt, cached = (sum(getattr(m, f) for m in part) for f in ("num_prompt", "num_cached"))
         ttft, tpot = medians(part)
-        print(f"| {i} | {len(part)} | {prompt} | {cached / prompt:.0%} | {ttft:.1f} | {tpot:.2f} |")
-    parts = by_tenth(turns)
-    (a, b), (c, d) = medians(parts[0]), medians(parts[-1])
-    print(f"last tenth / first tenth: TTFT {c / a:.2f}, TPOT {d / b:.2f}", flush=True)
+        row = [i, len(part), prompt, f"{cached / prompt:.0%}", f"{ttft:.1f}", f"{tpot:.2f}"]
+        print("|", " | ".join(map(str, row)), f"| {copy_ms(part):.2f} |")
+    first, *_, last = by_tenth(turns)
+    (a, b), (c, d) = medians(first), medians(last)
+    machine = copy_ms(last) / copy_ms(first)
+    print(f"last tenth / first tenth: TTFT {c / a:.2f}, TPOT {d / b:.2f}", end="")
+    print(f"; the machine itself, copying: {machine:.2f}", flush=True)
 
 
 def draw(path: Path, days: dict[str, list[Measured]]) -> None:

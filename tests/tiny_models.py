@@ -1,6 +1,7 @@
 """Tiny random models of every supported family, as Hugging Face directories and as GGUF files.
 
     python tests/tiny_models.py DIR [VARIANT ...]      writes DIR/VARIANT for each (default: all of VARIANTS)
+    python tests/tiny_models.py DIR llama --sizes vocab_size=262144 hidden=640      of other sizes than a tiny one's
 
 The same family, seed and sizes give the same weights in both layouts and on every machine. Weights are scaled
 so that activations keep their size and the outputs depend on the whole context.
@@ -253,9 +254,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("variants", nargs="*", default=list(VARIANTS))
+    parser.add_argument("--sizes", nargs="*", default=[], metavar="NAME=VALUE", help="fields of Sizes")
     arguments = parser.parse_args()
+    sizes = {name: json.loads(value) for name, value in (s.split("=", 1) for s in arguments.sizes)}
     for name in arguments.variants:
-        print(make_variant(arguments.directory / name, name))
+        print(make_variant(arguments.directory / name, name, **sizes))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -121,8 +122,8 @@ class Result:
         if gain.is_met:
             return Gain(*names, ratio, gain.batch, gain.batch_against, target, at_most)
         requests = length = None
-        # The memory, and with it every batch, shrinks.
-        for num in range(int(self.num_full), 0, -1):
+        # The memory, and with it every batch, shrinks. What was measured is known to miss the target.
+        for num in range(math.ceil(self.num_full) - 1, 0, -1):
             scale = num / self.num_full
             batch, than = (max(1.0, b * scale) for b in (paged.mean_batch, other.mean_batch))
             if line.gain(*work, batch, than) >= target:
@@ -130,7 +131,7 @@ class Result:
                 break
         # The longest request grows, in the same memory: what reserves for it holds fewer.
         if other.allocator == "contiguous-max":
-            times = 1
+            times = 2
             while times <= self.num_full and length is None:
                 than = max(1.0, other.mean_batch / times)
                 if line.gain(*work, paged.mean_batch, than) >= target:
