@@ -254,7 +254,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("variants", nargs="*", default=list(VARIANTS))
-    parser.add_argument("--sizes", nargs="*", default=[], metavar="NAME=VALUE", help="fields of Sizes")
+    parser.add_argument(
+        "--sizes", nargs="*", default=[], metavar="NAME=VALUE", help="fields of Sizes"
+    )
     arguments = parser.parse_args()
     sizes = {name: json.loads(value) for name, value in (s.split("=", 1) for s in arguments.sizes)}
     for name in arguments.variants:

@@ -6,8 +6,8 @@
     collect() ◄── arrived · lost ◄───────────── both
 
 Reads have a thread of their own because someone waits for them. Writes keep out of the way of steps
-(`computing`) and of reads: they take a core and memory from the kernels. A conversation of 544 tokens whose
-blocks come from the disk while as many go there gets its first token in 25 ms, not 43.
+(`computing`) and of reads: they take a core and memory from the kernels. A conversation of 544
+tokens whose blocks come from the disk while as many go there gets its first token in 25 ms, not 43.
 
 The engine never waits for the disk: a write that finds the queue full is lost, and so are all
 while the disk refuses them. What a slot holds follows the order of the calls: a read of a slot
@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 QUEUE_BYTES = 64 << 20
 """Most bytes that wait to be written; and to be collected after reading."""
 BATCH_BYTES = 2 << 20
-"""Most bytes of one transaction: 5 ms of work that a step which begins then has to bear. Larger ones
-are no faster, 1.1 ms a block of 368,640 bytes."""
+"""Most bytes of one transaction: a step that begins then has to bear it, some 5 ms. Larger ones are
+no faster, 1.1 ms a block of 368,640 bytes."""
 GAP = 0.02
 """Seconds without a step after which the disk is written."""
 PATIENCE = 1.0
@@ -165,7 +165,7 @@ class DiskIO:
                 self._work.notify_all()  # there is room for them now
             if timeout > 0 and self._num_uncollected:
                 self._done.wait_for(self._reads_done, timeout)
-            elif timeout > 0 and (self.num_queued or self.refuses):
+            elif timeout > 0 and not self._lost and (self.num_queued or self.refuses):
                 self._done.wait_for(self._has_room, timeout)
             arrived, self._arrived = self._arrived, []
             lost, self._lost = self._lost, []
@@ -275,7 +275,9 @@ class DiskIO:
             self.rates.add((Tier.DISK, Tier.DEVICE), 1, buffer.nbytes, seconds)
         with self._lock:
             self._being_read = None
-            self._quiet_from = max(self._quiet_from, start + GAP)  # a step waits for it, most likely
+            self._quiet_from = max(
+                self._quiet_from, start + GAP
+            )  # a step waits for it, most likely
             self._arrived.append((move, buffer if found else None))
             if found:
                 self._filled.append(buffer)

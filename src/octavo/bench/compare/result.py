@@ -122,7 +122,7 @@ class Result:
         if gain.is_met:
             return Gain(*names, ratio, gain.batch, gain.batch_against, target, at_most)
         requests = length = None
-        # The memory, and with it every batch, shrinks. What was measured is known to miss the target.
+        # The memory, and with it every batch, shrinks. (With this much, it was measured.)
         for num in range(math.ceil(self.num_full) - 1, 0, -1):
             scale = num / self.num_full
             batch, than = (max(1.0, b * scale) for b in (paged.mean_batch, other.mean_batch))
