@@ -217,6 +217,32 @@ def copy_ms(turns: list[Measured]) -> float:
     return statistics.median(m.copy for m in turns if m.copy is not None) * 1e3
 
 
+def effects(turns: list[Measured], what: str) -> tuple[float, float]:
+    """Share by which `what` grows over the day, and with what the last tenth's contexts are longer by.
+
+    Of turns that found the machine idle: a linear fit with the least sum of absolute errors, over the
+    time of day, the context, the tokens to compute, and the time of the copy just before.
+    """
+    alone = [m for m in turns if m.copy is not None]
+    y = np.array([getattr(m, what) for m in alone])
+    rows = [(1.0, m.at, m.num_prompt, m.num_prompt - m.num_cached, m.copy) for m in alone]
+    x = np.array(rows) / np.mean(rows, axis=0)
+    weights = np.ones(len(y))
+    for _ in range(50):
+        root = np.sqrt(weights)
+        fit = np.linalg.lstsq(x * root[:, None], y * root, rcond=None)[0]
+        weights = 1 / np.maximum(np.abs(y - x @ fit), 1e-4 * np.median(y))
+    first, *_, last = by_tenth(alone)
+    changes = (1 - 1 / PARTS), _mean_prompt(last) - _mean_prompt(first)
+    means = np.mean(rows, axis=0)
+    hours, length = (fit[i] / means[i] * by for i, by in zip((1, 2), changes, strict=True))
+    return hours / np.median(y), length / np.median(y)
+
+
+def _mean_prompt(turns: list[Measured]) -> float:
+    return statistics.fmean(m.num_prompt for m in turns)
+
+
 def report(name: str, turns: list[Measured]) -> None:
     """A table of tenths, and the last against the first."""
     print(f"\n{name}: {len(turns)} turns")
@@ -231,7 +257,11 @@ def report(name: str, turns: list[Measured]) -> None:
     (a, b), (c, d) = medians(first), medians(last)
     machine = copy_ms(last) / copy_ms(first)
     print(f"last tenth / first tenth: TTFT {c / a:.2f}, TPOT {d / b:.2f}", end="")
-    print(f"; the machine itself, copying: {machine:.2f}", flush=True)
+    print(f"; the machine itself, copying: {machine:.2f}")
+    for what in ("ttft", "tpot"):
+        hours, length = effects(turns, what)
+        print(f"{what.upper()} on an even machine: {hours:+.1%} by the hour,", end=" ")
+        print(f"{length:+.1%} by longer conversations", flush=True)
 
 
 def draw(path: Path, days: dict[str, list[Measured]]) -> None:
