@@ -81,6 +81,13 @@ def make(gate):
         io.close()
 
 
+def damage(gate: Gate) -> None:
+    """Overwrite all of the file but lmdb's two first pages."""
+    with gate.folder.data.open("r+b") as file:
+        file.seek(2 * 4096)
+        file.write(b"\xff" * (gate.folder.data.stat().st_size - 2 * 4096))
+
+
 def wait_until(is_true: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + 10
     while not is_true() and time.monotonic() < deadline:
@@ -329,9 +336,7 @@ def test_a_store_damaged_while_it_is_open_is_emptied(make, gate, caplog):
     for n in range(100):
         io.write(demote(n, n), block(n))
     io.flush(10)
-    with gate.folder.data.open("r+b") as file:
-        file.seek(2 * 4096)
-        file.write(b"\xff" * (gate.folder.data.stat().st_size - 2 * 4096))
+    damage(gate)
     for n in range(100):
         io.read(promote(n, n))
     found, _ = collect_all(io)
@@ -355,9 +360,7 @@ def test_damage_that_both_threads_find_at_once(make, gate):
         for n in range(60):
             io.write(demote(n, n), block(n))
         io.flush(10)
-        with gate.folder.data.open("r+b") as file:
-            file.seek(2 * 4096)
-            file.write(b"\xff" * (gate.folder.data.stat().st_size - 2 * 4096))
+        damage(gate)
         for n in range(30):
             io.read(promote(n, n))
             io.write(demote(60 + n, n), block(n))

@@ -176,11 +176,13 @@ class DiskIO:
     @contextmanager
     def computing(self) -> Iterator[None]:
         """A step. Writes wait for its end and a gap after it, unless they are old or many."""
-        self._quiet_from = math.inf
+        with self._lock:
+            self._quiet_from = math.inf
         try:
             yield
         finally:
-            self._quiet_from = time.monotonic() + GAP
+            with self._lock:
+                self._quiet_from = time.monotonic() + GAP
 
     def flush(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds until every write is on disk or lost. False: not yet."""
@@ -275,9 +277,8 @@ class DiskIO:
             self.rates.add((Tier.DISK, Tier.DEVICE), 1, buffer.nbytes, seconds)
         with self._lock:
             self._being_read = None
-            self._quiet_from = max(
-                self._quiet_from, start + GAP
-            )  # a step waits for it, most likely
+            # A step waits for it, most likely.
+            self._quiet_from = max(self._quiet_from, time.monotonic() + GAP)
             self._arrived.append((move, buffer if found else None))
             if found:
                 self._filled.append(buffer)
