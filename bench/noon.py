@@ -221,26 +221,27 @@ def effects(turns: list[Measured], what: str) -> tuple[float, float]:
     """Share by which `what` grows over the day, and with what the last tenth's contexts are longer by.
 
     Of turns that found the machine idle: a linear fit with the least sum of absolute errors, over the
-    time of day, the context, the tokens to compute, and the time of the copy just before.
+    time of day, the context, the tokens to compute, and the time of the copy just before. Where nothing
+    is cached the context is what is to be computed, and only both together can be told from the rest.
     """
     alone = [m for m in turns if m.copy is not None]
     y = np.array([getattr(m, what) for m in alone])
-    rows = [(1.0, m.at, m.num_prompt, m.num_prompt - m.num_cached, m.copy) for m in alone]
-    x = np.array(rows) / np.mean(rows, axis=0)
+    x = _causes(alone)
+    means = x.mean(axis=0)
     weights = np.ones(len(y))
     for _ in range(50):
         root = np.sqrt(weights)
-        fit = np.linalg.lstsq(x * root[:, None], y * root, rcond=None)[0]
+        fit = np.linalg.lstsq(x / means * root[:, None], y * root, rcond=None)[0] / means
         weights = 1 / np.maximum(np.abs(y - x @ fit), 1e-4 * np.median(y))
-    first, *_, last = by_tenth(alone)
-    changes = (1 - 1 / PARTS), _mean_prompt(last) - _mean_prompt(first)
-    means = np.mean(rows, axis=0)
-    hours, length = (fit[i] / means[i] * by for i, by in zip((1, 2), changes, strict=True))
-    return hours / np.median(y), length / np.median(y)
+    first, *_, last = (_causes(part).mean(axis=0) for part in by_tenth(alone))
+    _, hours, context, to_compute, _ = fit * (last - first) / np.median(y)
+    return hours, context + to_compute
 
 
-def _mean_prompt(turns: list[Measured]) -> float:
-    return statistics.fmean(m.num_prompt for m in turns)
+def _causes(turns: list[Measured]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """What the time of a turn may depend on: [turns, 5]."""
+    rows = [(1.0, m.at, m.num_prompt, m.num_prompt - m.num_cached, m.copy) for m in turns]
+    return np.array(rows, np.float64)
 
 
 def report(name: str, turns: list[Measured]) -> None:

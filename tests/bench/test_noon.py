@@ -26,13 +26,17 @@ def noon() -> Any:
     return module
 
 
+@pytest.mark.parametrize("cached", [True, False])
 @pytest.mark.parametrize("by_hour", [0.0, 0.5])
-def test_hours_are_told_from_lengths_and_from_the_machine(noon: Any, by_hour: float) -> None:
+def test_hours_are_told_from_lengths_and_from_the_machine(
+    noon: Any, by_hour: float, cached: bool
+) -> None:
     rng = random.Random(0)
     turns = []
     for i in range(600):
         at = i / 600
-        prompt, new = int(100 + 400 * at + rng.randrange(200)), rng.randrange(24, 72)
+        prompt = int(100 + 400 * at + rng.randrange(200))
+        new = rng.randrange(24, 72) if cached else prompt
         copy = 0.002 * (1 + 0.3 * at + 0.2 * rng.random())  # a machine that becomes slower
         tpot = 0.003 + 0.001 * by_hour * at + 1e-6 * prompt + 0.2 * copy
         if rng.random() < 0.1:
